@@ -1,0 +1,3 @@
+//! The FerroMQ broker.
+
+fn main() {}

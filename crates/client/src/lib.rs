@@ -1,0 +1,1 @@
+//! RocketMQ client in async Rust.

@@ -1,0 +1,1 @@
+//! What long-running FerroMQ programs share: options, shutdown, probes, metrics, logging.

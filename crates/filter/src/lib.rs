@@ -1,0 +1,1 @@
+//! Message filters: tags, SQL92, bloom.

@@ -1,0 +1,1 @@
+//! RocketMQ remoting over tokio: server, client, dispatch.

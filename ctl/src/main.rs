@@ -1,0 +1,3 @@
+//! Administration of RocketMQ clusters from the command line.
+
+fn main() {}

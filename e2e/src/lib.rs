@@ -1,0 +1,1 @@
+//! Clusters and end-to-end tests.

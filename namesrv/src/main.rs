@@ -1,0 +1,3 @@
+//! The FerroMQ name server.
+
+fn main() {}

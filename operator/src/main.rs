@@ -1,0 +1,3 @@
+//! Kubernetes operator for FerroMQ.
+
+fn main() {}
