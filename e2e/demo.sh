@@ -25,7 +25,8 @@ say() { printf '\n\033[1m==> %s\033[0m\n' "$*" | if [ -t 1 ]; then cat; else sed
 die() { printf 'demo: %s\n' "$*" >&2; exit 1; }
 
 . e2e/rig/versions.env
-helm=$cache/helm-$helm_version/helm
+export PATH=$PATH:$cache/kubernetes-$KUBERNETES # for its kubectl, where the machine has none
+helm=$cache/helm-$HELM/helm
 
 # ---- which cluster -----------------------------------------------------------------------------------------------
 
