@@ -1,1 +1,28 @@
-//! The message store: commit log, consume queues, index, recovery.
+//! The message store: one log of records, with consume queues and key index files built from it.
+//!
+//! The directory is interchangeable with the one that Apache RocketMQ 4.9 keeps. The log is the only truth:
+//! everything else can be rebuilt from it, and is, whenever the two disagree.
+//!
+//! Positions keep one order at all times: appended ≥ flushed, and appended ≥ dispatched. Bytes below the
+//! appended position never change, so a reader may hold a slice of them for as long as it likes.
+//!
+//! The store is synchronous and runs on its own named threads; only the acknowledgement of an append is a future.
+
+mod config;
+mod error;
+mod hooks;
+mod progress;
+mod requests;
+mod store;
+
+pub mod json_table;
+
+pub use config::{BrokerRole, Clock, DelayLevels, FlushMode, StoreConfig};
+pub use error::{OpenError, PutError, ReadError, ShutdownError, StartError, WriteRefusal};
+pub use hooks::{Arrival, ArrivalListener, Dispatched, Dispatcher, Hooks};
+pub use progress::{Progress, Stage};
+pub use requests::{
+    Ack, Figures, GetRequest, GetResult, GetStatus, KeyQuery, KeyQueryResult, MessageFilter, NoFilter, Put,
+    PutBatch, PutMessage, PutStatus, PutTotals, QueuePositions, ShutdownReport,
+};
+pub use store::Store;
