@@ -1,1 +1,14 @@
-//! Message filters: tags, SQL92, bloom.
+//! Message filters, as consumers state them when they subscribe.
+//!
+//! * [`TagSet`]: some tags, compared by their hash, which a consume queue holds with each message. A hash can stand for
+//!   several tags, so that clients compare the text once more.
+//! * [`Sql92`]: a condition on a message's properties, which needs the message itself.
+//!
+//! Both are pure: expressions come from clients, so parsing is bounded in depth and never panics.
+#![forbid(unsafe_code)]
+
+pub mod sql92;
+pub mod tag;
+
+pub use sql92::{ParseError, Sql92};
+pub use tag::TagSet;
