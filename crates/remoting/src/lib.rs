@@ -1,1 +1,36 @@
 //! RocketMQ remoting over tokio: server, client, dispatch.
+//!
+//! Both ends of a connection are alike: each may send requests, each answers the other's. A connection is
+//! one task ([`conn`] is its handle): it drains the socket, hands every complete frame to the [`dispatch`]
+//! table, and writes all replies that are ready with one vectored write. Memory per connection is bounded by
+//! [`Limits`]: when too much is queued or in flight, the task stops reading and TCP holds the peer back.
+//!
+//! * [`server`]: accepts connections and drains them when told to stop
+//! * [`client`]: one connection per address, made when first needed, shared by all calls
+//! * [`dispatch`]: request code → handler and where it runs
+//! * [`hook`]: what looks at every request (access control, signing)
+//! * [`names`]: the list of name servers, with DNS names that are resolved again and again
+
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod conn;
+pub mod dispatch;
+mod driver;
+pub mod error;
+pub mod hook;
+mod lane;
+pub mod names;
+mod out_buf;
+mod pending;
+pub mod server;
+pub mod stats;
+
+pub use client::{Client, ClientConfig};
+pub use conn::{Conn, Limits};
+pub use dispatch::{Dispatch, DispatchBuilder, Handler, Lane, LaneId, Outcome, Reply, RequestContext, Run};
+pub use error::{CallError, SendError};
+pub use hook::{HookRefusal, RpcHook};
+pub use names::NameServers;
+pub use server::{ConnEvents, NoEvents, Server, ServerConfig};
+pub use stats::Stats;

@@ -1,0 +1,393 @@
+//! The task of one connection: reader, dispatcher and writer in one future.
+//!
+//! Each wake-up goes round: take frames pushed through the handle, collect answers that became ready, handle
+//! complete frames, write all that waits, read more; until none of these makes progress. What holds:
+//!
+//! * No frame is handled and nothing is read while the connection is *saturated*: too many bytes wait to be
+//!   written, or too many requests are in flight. TCP then holds the peer back.
+//! * The read buffer grows with the bytes that really came, never by the length a frame claims.
+//! * A frame once begun must be complete within the idle time.
+//! * A malformed frame ends this connection only.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use ferromq_protocol::code::response;
+use ferromq_protocol::command::{Command, Language, SerializeType};
+use ferromq_protocol::ext::Ext;
+use ferromq_protocol::frame;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, Sleep};
+use tokio_util::io::poll_read_buf;
+
+use crate::conn::Conn;
+use crate::dispatch::{Dispatch, Dispatched, Reply, RequestContext, Wait, panic_reply};
+use crate::out_buf::OutBuf;
+use crate::stats;
+
+/// Smallest and largest read; the size adapts to what comes.
+const READ_MIN: usize = 2 * 1024;
+const READ_MAX: usize = 256 * 1024;
+/// Counted for each request in flight beside its body.
+const REQUEST_COST: usize = 512;
+/// Longest time between two looks at the idle rules.
+const TICK_MAX: Duration = Duration::from_secs(10);
+
+/// What is remembered of a request to answer it.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    code: i32,
+    opaque: i32,
+    serialize: SerializeType,
+    oneway: bool,
+    size: usize,
+}
+
+impl Asked {
+    fn of(request: &Command) -> Self {
+        Self {
+            code: request.code,
+            opaque: request.opaque,
+            serialize: request.serialize,
+            oneway: request.is_oneway(),
+            size: request.body.len() + REQUEST_COST,
+        }
+    }
+
+    fn error_head(&self) -> Command {
+        Command {
+            code: response::SYSTEM_ERROR,
+            language: Language::Java,
+            version: ferromq_protocol::VERSION,
+            opaque: self.opaque,
+            flag: 1,
+            remark: None,
+            ext: Ext::default(),
+            serialize: self.serialize,
+            body: bytes::Bytes::new(),
+        }
+    }
+}
+
+/// A request whose answer is to come.
+struct InFlight {
+    asked: Asked,
+    wait: Wait,
+}
+
+impl Future for InFlight {
+    type Output = (Asked, Option<Reply>);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let asked = self.asked;
+        let polled = catch_unwind(AssertUnwindSafe(|| match &mut self.wait {
+            Wait::Reply(f) => f.as_mut().poll(cx).map(Some),
+            Wait::Maybe(f) => f.as_mut().poll(cx),
+        }));
+        match polled {
+            Ok(polled) => polled.map(|reply| (asked, reply)),
+            Err(panic) => Poll::Ready((asked, Some(panic_reply(asked.error_head(), asked.code, &*panic)))),
+        }
+    }
+}
+
+/// Why a connection's task ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Closed by the peer, at a frame boundary or not.
+    ByPeer,
+    /// The handle was told to close it.
+    Told,
+    /// All was answered and written after a drain.
+    Drained,
+    /// Idle, stalled or too slow.
+    Slow(&'static str),
+    /// The peer sent something that is no frame.
+    BadFrame(String),
+    /// The socket failed.
+    Io(String),
+}
+
+impl Ended {
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::ByPeer => "closed by the peer".to_owned(),
+            Self::Told => "closed".to_owned(),
+            Self::Drained => "drained".to_owned(),
+            Self::Slow(what) => (*what).to_owned(),
+            Self::BadFrame(what) => format!("malformed frame: {what}"),
+            Self::Io(what) => format!("socket error: {what}"),
+        }
+    }
+}
+
+/// Drives one connection until it ends.
+pub(crate) struct Driver<S> {
+    stream: S,
+    dispatch: Arc<Dispatch>,
+    cx: RequestContext,
+    inbuf: BytesMut,
+    read_size: usize,
+    out: OutBuf,
+    in_flight: FuturesUnordered<InFlight>,
+    in_flight_bytes: usize,
+    tick: Pin<Box<Sleep>>,
+    last_io: Instant,
+    /// Since when bytes wait without any being taken by the peer.
+    stalled_since: Option<Instant>,
+    /// Since when a frame is incomplete.
+    partial_since: Option<Instant>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
+    pub(crate) fn new(stream: S, conn: Conn, dispatch: Arc<Dispatch>) -> Self {
+        let now = Instant::now();
+        let tick = Box::pin(tokio::time::sleep(tick_of(&conn)));
+        Self {
+            stream,
+            dispatch,
+            cx: RequestContext { conn, received: now },
+            inbuf: BytesMut::new(),
+            read_size: READ_MIN,
+            out: OutBuf::default(),
+            in_flight: FuturesUnordered::new(),
+            in_flight_bytes: 0,
+            tick,
+            last_io: now,
+            stalled_since: None,
+            partial_since: None,
+        }
+    }
+
+    fn saturated(&self) -> bool {
+        let limits = self.cx.conn.limits();
+        self.out.len() >= limits.write_queue
+            || self.in_flight.len() >= limits.in_flight
+            || self.in_flight_bytes >= limits.in_flight_bytes
+    }
+
+    fn answer(&mut self, asked: &Asked, mut reply: Reply) {
+        if asked.oneway {
+            return;
+        }
+        reply.head.opaque = asked.opaque;
+        reply.head.serialize = asked.serialize;
+        reply.head.flag |= 1;
+        let body = if reply.chunks.is_empty() {
+            reply.head.body.len()
+        } else {
+            reply.chunks.iter().map(bytes::Bytes::len).sum()
+        };
+        let limit = self.cx.conn.limits().max_frame;
+        if body + 4096 > limit {
+            tracing::warn!(
+                peer = %self.cx.conn.peer(), code = asked.code, body, limit,
+                "an answer is too long for one frame; an error was sent in its place",
+            );
+            let text = format!("the answer has {body} bytes, a frame holds {limit}: ask for less at a time");
+            reply = asked.error_head().with_remark(text).into();
+        }
+        self.out.push(&reply.head, reply.chunks);
+        stats::add(&self.cx.conn.stats().frames_out, 1);
+    }
+
+    /// Collects answers that became ready. True when any did.
+    fn collect(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while self.out.len() < self.cx.conn.limits().write_queue {
+            match self.in_flight.poll_next_unpin(cx) {
+                Poll::Ready(Some((asked, reply))) => {
+                    any = true;
+                    self.in_flight_bytes -= asked.size;
+                    if let Some(reply) = reply {
+                        self.answer(&asked, reply);
+                    }
+                }
+                Poll::Ready(None) | Poll::Pending => break,
+            }
+        }
+        any
+    }
+
+    /// Handles the complete frames in the read buffer. True when there was any.
+    fn handle_frames(&mut self) -> Result<bool, Ended> {
+        let mut any = false;
+        let max_frame = self.cx.conn.limits().max_frame;
+        while self.inbuf.len() >= 4 && !self.saturated() {
+            match frame::decode(&mut self.inbuf, max_frame) {
+                Ok(Some(command)) => {
+                    any = true;
+                    stats::add(&self.cx.conn.stats().frames_in, 1);
+                    self.handle(command);
+                }
+                Ok(None) => break,
+                Err(error) => return Err(Ended::BadFrame(error.to_string())),
+            }
+        }
+        if any || self.inbuf.is_empty() {
+            self.partial_since = None;
+        }
+        if !self.inbuf.is_empty() && self.partial_since.is_none() {
+            self.partial_since = Some(Instant::now());
+        }
+        Ok(any)
+    }
+
+    fn handle(&mut self, command: Command) {
+        if command.is_response() {
+            let (code, opaque) = (command.code, command.opaque);
+            if !self.cx.conn.complete(command) {
+                tracing::debug!(peer = %self.cx.conn.peer(), code, opaque, "an answer came that nobody waits for");
+            }
+            return;
+        }
+        let asked = Asked::of(&command);
+        match self.dispatch.dispatch(&self.cx, command) {
+            Dispatched::Now(Some(reply)) => self.answer(&asked, reply),
+            Dispatched::Now(None) => {}
+            Dispatched::Later(wait) => {
+                self.in_flight_bytes += asked.size;
+                self.in_flight.push(InFlight { asked, wait });
+            }
+        }
+    }
+
+    /// Writes what waits. True when bytes left.
+    fn flush(&mut self, cx: &mut Context<'_>) -> Result<bool, Ended> {
+        let mut any = false;
+        while !self.out.is_empty() {
+            match self.out.poll_write(&mut self.stream, cx) {
+                Poll::Ready(Ok(n)) => {
+                    any = true;
+                    stats::add(&self.cx.conn.stats().bytes_out, n as u64);
+                }
+                Poll::Ready(Err(error)) => return Err(Ended::Io(error.to_string())),
+                Poll::Pending => break,
+            }
+        }
+        if any {
+            match Pin::new(&mut self.stream).poll_flush(cx) {
+                Poll::Ready(Err(error)) => return Err(Ended::Io(error.to_string())),
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+            }
+            self.last_io = Instant::now();
+            self.stalled_since = None;
+        }
+        if self.out.is_empty() {
+            self.stalled_since = None;
+        } else if self.stalled_since.is_none() {
+            self.stalled_since = Some(Instant::now());
+        }
+        self.cx.conn.publish_writing(self.out.len());
+        Ok(any)
+    }
+
+    /// Reads once. True when bytes came.
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, Ended> {
+        if self.inbuf.capacity() - self.inbuf.len() < READ_MIN {
+            self.inbuf.reserve(self.read_size.max(self.missing()));
+        }
+        let room = self.inbuf.capacity() - self.inbuf.len();
+        let n = match poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.inbuf) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Err(error)) => return Err(Ended::Io(error.to_string())),
+            Poll::Ready(Ok(0)) => return Err(Ended::ByPeer),
+            Poll::Ready(Ok(n)) => n,
+        };
+        // A read that filled its room shows that more is there: take more at a time.
+        self.read_size = if n == room { (self.read_size * 2).min(READ_MAX) } else { self.read_size };
+        let now = Instant::now();
+        self.last_io = now;
+        self.cx.received = now;
+        self.cx.conn.note_read(now);
+        stats::add(&self.cx.conn.stats().bytes_in, n as u64);
+        Ok(true)
+    }
+
+    /// Bytes the frame at the front still lacks, as far as they may be reserved at once: not more than have
+    /// come already.
+    fn missing(&self) -> usize {
+        let Some(head) = self.inbuf.first_chunk::<4>() else { return 0 };
+        let whole = 4 + u32::from_be_bytes(*head) as usize;
+        whole.saturating_sub(self.inbuf.len()).min(self.inbuf.len().max(READ_MAX))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
+    /// The rules about time, looked at every tick.
+    fn check_times(&mut self, cx: &mut Context<'_>) -> Result<(), Ended> {
+        while self.tick.as_mut().poll(cx).is_ready() {
+            let now = Instant::now();
+            let limits = self.cx.conn.limits();
+            let over = |since: Option<Instant>, limit| {
+                since.is_some_and(|at| now.saturating_duration_since(at) >= limit)
+            };
+            if over(self.stalled_since, limits.write_stall) {
+                return Err(Ended::Slow("the peer did not read what waits for it"));
+            }
+            if over(self.partial_since, limits.idle) && !self.saturated() {
+                return Err(Ended::Slow("a frame stayed incomplete for too long"));
+            }
+            let quiet = over(Some(self.last_io), limits.idle);
+            if quiet {
+                return Err(Ended::Slow("idle"));
+            }
+            if self.inbuf.is_empty() && over(Some(self.last_io), tick_of(&self.cx.conn)) {
+                self.inbuf = BytesMut::new();
+                self.read_size = READ_MIN;
+                self.out.shrink();
+            }
+            self.tick.as_mut().reset(now + tick_of(&self.cx.conn));
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, cx: &mut Context<'_>) -> Result<(), Ended> {
+        self.cx.conn.register_waker(cx.waker());
+        loop {
+            if !self.cx.conn.is_open() {
+                return Err(Ended::Told);
+            }
+            let mut progress = self.cx.conn.take_pushed(&mut self.out);
+            progress |= self.collect(cx);
+            let frames = self.handle_frames();
+            // What was answered before a malformed frame still leaves, if the socket takes it at once.
+            let flushed = self.flush(cx);
+            progress |= frames? | flushed?;
+            if self.cx.conn.is_draining() {
+                let idle = self.in_flight.is_empty() && self.out.is_empty() && !self.cx.conn.has_pushed();
+                if idle && !progress {
+                    return Err(Ended::Drained);
+                }
+            } else if !self.saturated() {
+                progress |= self.read(cx)?;
+            }
+            if !progress {
+                return self.check_times(cx);
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Future for Driver<S> {
+    type Output = Ended;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+        match self.get_mut().step(cx) {
+            Ok(()) => Poll::Pending,
+            Err(ended) => Poll::Ready(ended),
+        }
+    }
+}
+
+fn tick_of(conn: &Conn) -> Duration {
+    let limits = conn.limits();
+    (limits.idle.min(limits.write_stall) / 4).clamp(Duration::from_millis(10), TICK_MAX)
+}
