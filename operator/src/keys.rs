@@ -1,0 +1,333 @@
+//! The broker's configuration keys as the operator knows them.
+//!
+//! Brokers in the field ignore unknown keys with a warning; a custom resource must refuse them, so the operator has to
+//! know the list. It may not depend on the broker, and the broker may be of another version, so the list is kept here
+//! and the e2e suite compares it with what `ferromq-broker -p` prints. `owner` says who sets a key: a user in
+//! `spec.config`, a field of the resource, the operator, or nobody.
+
+/// What a value looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// true or false.
+    Bool,
+    /// A whole number in a range, ends included.
+    Int(i64, i64),
+    /// Any text.
+    Text,
+}
+
+/// Who sets a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// The user, in `spec.config`.
+    User,
+    /// A field of the resource.
+    Field(&'static str),
+    /// The operator.
+    Operator(&'static str),
+    /// Nobody: the reason.
+    Refused(&'static str),
+}
+
+impl Owner {
+    /// What to say to someone who put the key into `spec.config`; nothing if that is right.
+    pub fn instead(&self) -> Option<String> {
+        match self {
+            Self::User => None,
+            Self::Field(field) => Some(format!("set {field}")),
+            Self::Operator(why) => Some(format!("set by the operator: {why}")),
+            Self::Refused(why) => Some((*why).to_owned()),
+        }
+    }
+}
+
+/// One key.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Name in broker.conf.
+    pub name: &'static str,
+    /// Form of the value.
+    pub kind: Kind,
+    /// Who sets it.
+    pub owner: Owner,
+}
+
+/// Looks a key up by its exact name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|k| k.name == name)
+}
+
+/// Says why `value` cannot be the value of `key`.
+pub fn check(key: &Key, value: &str) -> Result<(), String> {
+    match key.kind {
+        Kind::Bool if matches!(value, "true" | "false") => Ok(()),
+        Kind::Bool => Err(format!("config.{} takes true or false, not {value:?}", key.name)),
+        Kind::Int(least, most) => match value.parse::<i64>() {
+            Ok(v) if (least..=most).contains(&v) => Ok(()),
+            _ => Err(format!(
+                "config.{} takes a whole number from {least} to {most}, not {value:?}",
+                key.name
+            )),
+        },
+        Kind::Text if value.contains(['\n', '\r']) => Err(format!("config.{} holds a line break", key.name)),
+        Kind::Text => Ok(()),
+    }
+}
+
+const fn user(name: &'static str, kind: Kind) -> Key {
+    Key {
+        name,
+        kind,
+        owner: Owner::User,
+    }
+}
+
+const fn field(name: &'static str, field: &'static str) -> Key {
+    Key {
+        name,
+        kind: Kind::Text,
+        owner: Owner::Field(field),
+    }
+}
+
+const fn operator(name: &'static str, why: &'static str) -> Key {
+    Key {
+        name,
+        kind: Kind::Text,
+        owner: Owner::Operator(why),
+    }
+}
+
+const fn refused(name: &'static str, why: &'static str) -> Key {
+    Key {
+        name,
+        kind: Kind::Text,
+        owner: Owner::Refused(why),
+    }
+}
+
+const INT: i64 = i32::MAX as i64;
+const ANY: Kind = Kind::Int(0, INT);
+const COUNT: Kind = Kind::Int(1, INT);
+const LONG: Kind = Kind::Int(0, i64::MAX);
+const POOL: Kind = Kind::Int(0, 1_000_000_000);
+
+const ADDRESS: &str = "addresses outlive pods";
+const LAYOUT: &str = "the volume has a fixed place";
+const NOT_YET: &str = "not available in this version";
+
+/// All keys, by what they are about.
+pub const KEYS: &[Key] = &[
+    // Set by a field.
+    field("brokerClusterName", "spec.brokerClusterName"),
+    field("brokerName", "spec.brokers.names"),
+    field("brokerRole", "spec.brokers.replication"),
+    field("flushDiskType", "spec.brokers.flush"),
+    field("deleteWhen", "spec.retention.deleteWhen"),
+    field("deleteWhenTimeZone", "spec.retention.timeZone"),
+    field("fileReservedTime", "spec.retention.fileReservedTime"),
+    field("diskMaxUsedSpaceRatio", "spec.retention.diskMaxUsedSpaceRatio"),
+    field("storeCapacityBytes", "spec.storage.size"),
+    // Set by the operator.
+    operator("brokerId", "the place in the group"),
+    operator("namesrvAddr", "the name servers of the cluster"),
+    operator(
+        "fetchNamesrvAddrByAddressServer",
+        "the name servers of the cluster",
+    ),
+    operator("rmqAddressServerDomain", "the name servers of the cluster"),
+    operator("rmqAddressServerSubGroup", "the name servers of the cluster"),
+    operator("brokerIP1", ADDRESS),
+    operator("brokerIP2", ADDRESS),
+    operator("listenPort", ADDRESS),
+    operator("haListenPort", ADDRESS),
+    operator("haMasterAddress", ADDRESS),
+    operator("bindAddress", ADDRESS),
+    operator("httpPort", "probes and status use it"),
+    operator("httpTokenFile", "the operator and the brokers share it"),
+    operator("storePathRootDir", LAYOUT),
+    operator("storePathCommitLog", LAYOUT),
+    operator("readOnlyCommitLogStorePaths", LAYOUT),
+    operator("rocketmqHome", LAYOUT),
+    operator("brokerConfigPath", LAYOUT),
+    // Not in this version.
+    refused("enableDLegerCommitLog", "DLedger is not supported"),
+    refused("dLegerGroup", "DLedger is not supported"),
+    refused("dLegerPeers", "DLedger is not supported"),
+    refused("dLegerSelfId", "DLedger is not supported"),
+    refused("preferredLeaderId", "DLedger is not supported"),
+    refused("enableBatchPush", "DLedger is not supported"),
+    refused("storePathDLedgerCommitLog", "DLedger is not supported"),
+    refused("messageStorePlugIn", "Java classes cannot be loaded"),
+    refused("aclEnable", NOT_YET),
+    // Identity and permission.
+    user("brokerPermission", Kind::Int(0, 7)),
+    user("regionId", Kind::Text),
+    user("defaultTopicQueueNums", COUNT),
+    user("autoCreateTopicEnable", Kind::Bool),
+    user("clusterTopicEnable", Kind::Bool),
+    user("brokerTopicEnable", Kind::Bool),
+    user("autoCreateSubscriptionGroup", Kind::Bool),
+    user("msgTraceTopicName", Kind::Text),
+    user("traceTopicEnable", Kind::Bool),
+    user("traceOn", Kind::Bool),
+    user("configBlackList", Kind::Text),
+    // Behaviour of the broker.
+    user("flushConsumerOffsetInterval", COUNT),
+    user("flushConsumerOffsetHistoryInterval", COUNT),
+    user("rejectTransactionMessage", Kind::Bool),
+    user("longPollingEnable", Kind::Bool),
+    user("shortPollingTimeMills", COUNT),
+    user("notifyConsumerIdsChangedEnable", Kind::Bool),
+    user("highSpeedMode", Kind::Bool),
+    user("commercialEnable", Kind::Bool),
+    user("commercialTimerCount", ANY),
+    user("commercialTransCount", ANY),
+    user("commercialBigCount", ANY),
+    user("commercialBaseCount", ANY),
+    user("transferMsgByHeap", Kind::Bool),
+    user("maxDelayTime", ANY),
+    user("registerBrokerTimeoutMills", COUNT),
+    user("registerNameServerPeriod", Kind::Int(10_000, 60_000)),
+    user("forceRegister", Kind::Bool),
+    user("compressedRegister", Kind::Bool),
+    user("slaveReadEnable", Kind::Bool),
+    user("disableConsumeIfConsumerReadSlowly", Kind::Bool),
+    user("consumerFallbehindThreshold", LONG),
+    user("brokerFastFailureEnable", Kind::Bool),
+    user("waitTimeMillsInSendQueue", COUNT),
+    user("waitTimeMillsInPullQueue", COUNT),
+    user("waitTimeMillsInHeartbeatQueue", COUNT),
+    user("waitTimeMillsInTransactionQueue", COUNT),
+    user("startAcceptSendRequestTimeStamp", LONG),
+    user("enablePropertyFilter", Kind::Bool),
+    user("enableCalcFilterBitMap", Kind::Bool),
+    user("expectConsumerNumUseFilter", COUNT),
+    user("maxErrorRateOfBloomFilter", Kind::Int(1, 99)),
+    user("filterDataCleanTimeSpan", LONG),
+    user("filterSupportRetry", Kind::Bool),
+    user("transactionTimeOut", COUNT),
+    user("transactionCheckMax", COUNT),
+    user("transactionCheckInterval", COUNT),
+    user("storeReplyMessageEnable", Kind::Bool),
+    user("enableDetailStat", Kind::Bool),
+    user("autoDeleteUnusedStats", Kind::Bool),
+    user("isolateLogEnable", Kind::Bool),
+    user("filterServerNums", ANY),
+    // Thread pools and queues of Java's broker.
+    user("sendMessageThreadPoolNums", POOL),
+    user("putMessageFutureThreadPoolNums", POOL),
+    user("pullMessageThreadPoolNums", POOL),
+    user("processReplyMessageThreadPoolNums", POOL),
+    user("queryMessageThreadPoolNums", POOL),
+    user("adminBrokerThreadPoolNums", POOL),
+    user("clientManageThreadPoolNums", POOL),
+    user("consumerManageThreadPoolNums", POOL),
+    user("heartbeatThreadPoolNums", POOL),
+    user("endTransactionThreadPoolNums", POOL),
+    user("sendThreadPoolQueueCapacity", POOL),
+    user("putThreadPoolQueueCapacity", POOL),
+    user("replyThreadPoolQueueCapacity", POOL),
+    user("pullThreadPoolQueueCapacity", POOL),
+    user("queryThreadPoolQueueCapacity", POOL),
+    user("heartbeatThreadPoolQueueCapacity", POOL),
+    user("endTransactionPoolQueueCapacity", POOL),
+    user("clientManagerThreadPoolQueueCapacity", POOL),
+    user("consumerManagerThreadPoolQueueCapacity", POOL),
+    user("serverWorkerThreads", POOL),
+    user("serverCallbackExecutorThreads", POOL),
+    user("serverSelectorThreads", POOL),
+    user("serverOnewaySemaphoreValue", POOL),
+    user("serverAsyncSemaphoreValue", POOL),
+    user("serverChannelMaxIdleTimeSeconds", POOL),
+    user("serverSocketSndBufSize", POOL),
+    user("serverSocketRcvBufSize", POOL),
+    user("serverSocketBacklog", POOL),
+    user("serverPooledByteBufAllocatorEnable", Kind::Bool),
+    user("useEpollNativeSelector", Kind::Bool),
+    // The store.
+    user("mappedFileSizeCommitLog", Kind::Int(65_536, INT)),
+    user("mappedFileSizeConsumeQueue", Kind::Int(20, INT)),
+    user("enableConsumeQueueExt", Kind::Bool),
+    user("mappedFileSizeConsumeQueueExt", COUNT),
+    user("bitMapLengthConsumeQueueExt", COUNT),
+    user("flushIntervalCommitLog", COUNT),
+    user("flushCommitLogTimed", Kind::Bool),
+    user("flushCommitLogLeastPages", ANY),
+    user("flushCommitLogThoroughInterval", COUNT),
+    user("commitIntervalCommitLog", COUNT),
+    user("commitCommitLogLeastPages", ANY),
+    user("commitCommitLogThoroughInterval", COUNT),
+    user("flushIntervalConsumeQueue", COUNT),
+    user("flushConsumeQueueLeastPages", ANY),
+    user("flushConsumeQueueThoroughInterval", COUNT),
+    user("syncFlushTimeout", COUNT),
+    user("slaveTimeout", COUNT),
+    user("useReentrantLockWhenPutMessage", Kind::Bool),
+    user("osPageCacheBusyTimeOutMills", COUNT),
+    user("maxMessageSize", Kind::Int(1, 1_073_741_824)),
+    user("checkCRCOnRecover", Kind::Bool),
+    user("warmMapedFileEnable", Kind::Bool),
+    user("flushLeastPagesWhenWarmMapedFile", COUNT),
+    user("transientStorePoolEnable", Kind::Bool),
+    user("transientStorePoolSize", ANY),
+    user("fastFailIfNoBufferInStorePool", Kind::Bool),
+    user("cleanResourceInterval", COUNT),
+    user("deleteCommitLogFilesInterval", ANY),
+    user("deleteConsumeQueueFilesInterval", ANY),
+    user("destroyMapedFileIntervalForcibly", COUNT),
+    user("redeleteHangedFileInterval", COUNT),
+    user("cleanFileForciblyEnable", Kind::Bool),
+    user("maxTransferBytesOnMessageInMemory", COUNT),
+    user("maxTransferCountOnMessageInMemory", COUNT),
+    user("maxTransferBytesOnMessageInDisk", COUNT),
+    user("maxTransferCountOnMessageInDisk", COUNT),
+    user("accessMessageInMemoryMaxRatio", Kind::Int(0, 100)),
+    user("messageIndexEnable", Kind::Bool),
+    user("messageIndexSafe", Kind::Bool),
+    user("maxHashSlotNum", COUNT),
+    user("maxIndexNum", COUNT),
+    user("maxMsgsNumBatch", COUNT),
+    user("defaultQueryMaxNum", COUNT),
+    user("haSendHeartbeatInterval", COUNT),
+    user("haHousekeepingInterval", COUNT),
+    user("haTransferBatchSize", COUNT),
+    user("haSlaveFallbehindMax", LONG),
+    user("messageDelayLevel", Kind::Text),
+    user("flushDelayOffsetInterval", COUNT),
+    user("enableScheduleAsyncDeliver", Kind::Bool),
+    user("scheduleAsyncDeliverMaxPendingLimit", COUNT),
+    user("scheduleAsyncDeliverMaxResendNum2Blocked", COUNT),
+    user("offsetCheckInSlave", Kind::Bool),
+    user("duplicationEnable", Kind::Bool),
+    user("putMsgIndexHightWater", COUNT),
+    user("diskFallRecorded", Kind::Bool),
+    user("enableScheduleMessageStats", Kind::Bool),
+    user("debugLockEnable", Kind::Bool),
+    user("enableLmq", Kind::Bool),
+    user("enableMultiDispatch", Kind::Bool),
+    user("maxLmqConsumeQueueNum", COUNT),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_stands_twice() {
+        let mut names: Vec<_> = KEYS.iter().map(|k| k.name).collect();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn values_are_judged_by_kind() {
+        let size = find("mappedFileSizeCommitLog").unwrap();
+        assert!(check(size, "67108864").is_ok());
+        assert!(check(size, "64Mi").unwrap_err().contains("whole number"));
+        assert!(check(find("longPollingEnable").unwrap(), "yes").is_err());
+        assert!(check(find("regionId").unwrap(), "a\nb").is_err());
+    }
+}

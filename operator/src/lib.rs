@@ -1,0 +1,15 @@
+//! The Kubernetes operator of FerroMQ.
+//!
+//! It watches two kinds, `BrokerCluster` and `Topic`, and for each runs the same steps: *dereference* (all reads),
+//! *validate* (into a type nothing later goes behind), *build* (pure: every object or call that is wanted), *apply*
+//! (server-side apply under one field manager, and only what differs), *status* (pure, written only when changed).
+//! Every step is level-triggered and writes nothing that the next pass could not make again, so the process may die at
+//! any point.
+
+#![forbid(unsafe_code)]
+
+pub mod covers;
+pub mod crd;
+pub mod keys;
+pub mod names;
+pub mod quantity;
