@@ -1,1 +1,5 @@
-//! Clusters and end-to-end tests.
+//! Clusters and end-to-end tests: a real Kubernetes on this machine without a container engine ([`rig`]), and
+//! container images written without one ([`image`]).
+
+pub mod image;
+pub mod rig;
