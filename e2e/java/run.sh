@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Runs one of the Java programs: run.sh client|admin|peer|store-reader|golden ARGUMENTS...
+# The shell is replaced by the JVM, so that whoever starts this holds the JVM itself. JAVA_HEAP (default 256m).
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+case ${1:-} in
+  client) module=client-suite main=io.ferromq.e2e.client.Main ;;
+  admin) module=admin-suite main=io.ferromq.e2e.admin.Main ;;
+  peer) module=java-peer main=io.ferromq.e2e.peer.Peer ;;
+  store-reader) module=java-peer main=io.ferromq.e2e.peer.StoreReader ;;
+  golden) module=java-peer main=io.ferromq.e2e.peer.Golden ;;
+  *)
+    echo "run.sh: say which program: client, admin, peer, store-reader or golden" >&2
+    exit 2
+    ;;
+esac
+shift
+[[ -d $here/$module/target/lib ]] || {
+  echo "run.sh: $module is not built; run $here/build.sh first" >&2
+  exit 2
+}
+exec java "-Xmx${JAVA_HEAP:-256m}" -Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto \
+  --add-opens java.base/java.nio=ALL-UNNAMED --add-opens java.base/sun.nio.ch=ALL-UNNAMED \
+  --add-opens java.base/jdk.internal.ref=ALL-UNNAMED \
+  -cp "$here/$module/target/classes:$here/$module/target/lib/*" "$main" "$@"
