@@ -1,0 +1,280 @@
+//! One client: the connections, routes and heartbeats that its producers and consumers share.
+//!
+//! The client owns two tasks, one refreshing routes and one sending heartbeats, so that a slow name server never
+//! delays a heartbeat. Heartbeats go to all brokers at once; one that hangs delays no other. [`Client::shutdown`]
+//! ends both, takes the client's groups off the brokers and closes the connections.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferromq_protocol::body::{ConsumerData, HeartbeatData, ProducerData};
+use ferromq_protocol::code::request;
+use ferromq_protocol::command::Command;
+use ferromq_protocol::fastjson;
+use ferromq_protocol::header::UnregisterClient;
+use ferromq_remoting::Dispatch;
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admin::Admin;
+use crate::config::{self, ClientConfig};
+use crate::error::Result;
+use crate::link::Link;
+use crate::producer::{Producer, ProducerConfig};
+use crate::pull_consumer::PullConsumer;
+use crate::route_cache::RouteCache;
+
+/// A client of a RocketMQ cluster. Cheap to clone; all clones are the same client.
+///
+/// Must be started inside a tokio runtime. Without [`Client::shutdown`] its tasks end when the last clone, producer
+/// and consumer are dropped; the brokers then notice by the closed connections.
+#[derive(Debug, Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) id: String,
+    pub(crate) local_address: std::net::IpAddr,
+    pub(crate) link: Link,
+    pub(crate) routes: RouteCache,
+    members: Arc<Mutex<Members>>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// The groups this client is in, with how many of its producers or consumers are in each.
+#[derive(Debug, Default)]
+struct Members {
+    producers: HashMap<String, usize>,
+    consumers: HashMap<String, (usize, ConsumerData)>,
+}
+
+impl Client {
+    /// Starts a client. No connection is made until one is needed.
+    ///
+    /// # Errors
+    /// [`crate::ClientError::NoNameServers`] or [`crate::ClientError::BadAddress`] if the name server list is empty
+    /// or cannot be read.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start(config: ClientConfig) -> Result<Self> {
+        if config.name_servers.trim().is_empty() {
+            return Err(crate::ClientError::NoNameServers);
+        }
+        let link = Link::new(&config, Dispatch::none())?;
+        let local_address = config::local_address(&config.name_servers);
+        let id = config.client_id.unwrap_or_else(|| config::make_client_id(local_address));
+        let inner = Inner {
+            id: id.clone(),
+            local_address,
+            routes: RouteCache::new(link.clone()),
+            link: link.clone(),
+            members: Arc::default(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
+        let (routes, stop) = (inner.routes.clone(), inner.stop.clone());
+        inner.tasks.spawn(every(config.route_refresh, stop, move || {
+            let routes = routes.clone();
+            async move { routes.refresh_all().await }
+        }));
+        let (routes, members, stop) = (inner.routes.clone(), Arc::clone(&inner.members), inner.stop.clone());
+        inner.tasks.spawn(every(config.heartbeat, stop, move || {
+            let beat = Heart { id: id.clone(), link: link.clone(), routes: routes.clone() };
+            let data = members.lock().heartbeat(&beat.id);
+            async move { beat.beat(data).await }
+        }));
+        inner.tasks.close();
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The client's identity at the brokers.
+    pub fn id(&self) -> &str {
+        &self.inner.id
+    }
+
+    /// Administrative calls over this client's connections.
+    pub fn admin(&self) -> Admin {
+        Admin::with_link(self.inner.link.clone())
+    }
+
+    /// A producer over this client's connections.
+    pub fn producer(&self, config: ProducerConfig) -> Producer {
+        self.join_producers(&config.group);
+        Producer::new(self.clone(), config)
+    }
+
+    /// A pull consumer of a group over this client's connections.
+    pub fn pull_consumer(&self, group: impl Into<String>) -> PullConsumer {
+        PullConsumer::new(self.clone(), group.into())
+    }
+
+    /// Ends the client's tasks, takes its groups off the brokers and closes its connections. Calls after this fail
+    /// with [`crate::ClientError::Closed`]. Waits at most about 3 s for brokers that do not answer.
+    pub async fn shutdown(&self) {
+        self.inner.stop.cancel();
+        self.inner.tasks.wait().await;
+        let (producers, consumers) = {
+            let mut members = self.inner.members.lock();
+            let producers: Vec<String> = members.producers.drain().map(|(group, _)| group).collect();
+            let consumers: Vec<String> = members.consumers.drain().map(|(group, _)| group).collect();
+            (producers, consumers)
+        };
+        let mut farewells = Vec::new();
+        for broker in self.inner.routes.brokers(consumers.is_empty()) {
+            for group in &producers {
+                farewells.push(self.unregister(broker.clone(), Some(group), None));
+            }
+            for group in &consumers {
+                farewells.push(self.unregister(broker.clone(), None, Some(group)));
+            }
+        }
+        join_all(farewells).await;
+        self.inner.link.close().await;
+    }
+
+    async fn unregister(&self, broker: String, producer: Option<&str>, consumer: Option<&str>) {
+        let header = UnregisterClient {
+            client_id: &self.inner.id,
+            producer_group: producer,
+            consumer_group: consumer,
+        };
+        let request = Command::request(request::UNREGISTER_CLIENT).with_header(&header);
+        if let Err(error) = self.inner.link.ask(&broker, request).await {
+            tracing::debug!(broker, %error, "the broker could not be told that this client leaves");
+        }
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    pub(crate) fn join_producers(&self, group: &str) {
+        *self.inner.members.lock().producers.entry(group.to_owned()).or_default() += 1;
+    }
+
+    pub(crate) fn leave_producers(&self, group: &str) {
+        let mut members = self.inner.members.lock();
+        if let Some(count) = members.producers.get_mut(group) {
+            *count -= 1;
+            if *count == 0 {
+                members.producers.remove(group);
+            }
+        }
+    }
+
+    /// Makes the group known to the brokers of the cached routes, now and with each heartbeat.
+    pub(crate) async fn join_consumers(&self, data: ConsumerData) {
+        let heartbeat = {
+            let mut members = self.inner.members.lock();
+            let entry = members.consumers.entry(data.group_name.clone()).or_insert((0, data));
+            entry.0 += 1;
+            members.heartbeat(&self.inner.id)
+        };
+        let heart = Heart {
+            id: self.inner.id.clone(),
+            link: self.inner.link.clone(),
+            routes: self.inner.routes.clone(),
+        };
+        heart.beat(heartbeat).await;
+    }
+
+    pub(crate) async fn leave_consumers(&self, group: &str) {
+        {
+            let mut members = self.inner.members.lock();
+            let Some(entry) = members.consumers.get_mut(group) else { return };
+            entry.0 -= 1;
+            if entry.0 > 0 {
+                return;
+            }
+            members.consumers.remove(group);
+        }
+        let brokers = self.inner.routes.brokers(false);
+        join_all(brokers.into_iter().map(|broker| self.unregister(broker, None, Some(group)))).await;
+    }
+
+    /// Runs something beside the caller, owned and ended by this client.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.inner.stop.clone();
+        self.inner.tasks.spawn(async move {
+            tokio::select! {
+                () = work => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+}
+
+impl Members {
+    fn heartbeat(&self, id: &str) -> HeartbeatData {
+        let producers = self.producers.keys().map(|group| ProducerData { group_name: group.clone() });
+        HeartbeatData {
+            client_id: id.to_owned(),
+            producer_data_set: producers.collect(),
+            consumer_data_set: self.consumers.values().map(|(_, data)| data.clone()).collect(),
+        }
+    }
+}
+
+struct Heart {
+    id: String,
+    link: Link,
+    routes: RouteCache,
+}
+
+impl Heart {
+    /// Sends one heartbeat to each broker: a client with producers only needs the masters.
+    async fn beat(&self, data: HeartbeatData) {
+        if data.producer_data_set.is_empty() && data.consumer_data_set.is_empty() {
+            return;
+        }
+        let brokers = self.routes.brokers(data.consumer_data_set.is_empty());
+        let request = Command::request(request::HEART_BEAT).with_body(fastjson::to_vec(&data));
+        let beats = brokers.into_iter().map(|broker| {
+            let request = request.clone();
+            async move {
+                if let Err(error) = self.link.ask(&broker, request).await {
+                    tracing::debug!(broker, client = self.id, %error, "a heartbeat was not accepted");
+                }
+            }
+        });
+        join_all(beats).await;
+    }
+}
+
+/// The first heartbeat and route refresh come this soon, so that a new group is known at once.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// Does something again and again until stopped, even in the middle of it.
+async fn every<F, W>(period: Duration, stop: CancellationToken, mut work: F)
+where
+    F: FnMut() -> W,
+    W: Future<Output = ()>,
+{
+    let period = period.max(Duration::from_millis(10));
+    let mut ticks = interval_at(Instant::now() + period.min(FIRST), period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let round = async {
+            ticks.tick().await;
+            work().await;
+        };
+        tokio::select! {
+            () = round => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Settings shared by everything that one [`crate::Client`] makes.
+
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::time::Duration;
+
+/// Settings of a [`crate::Client`] and of [`crate::admin::Admin`].
+///
+/// ```
+/// use ferromq_client::ClientConfig;
+/// let config = ClientConfig { client_id: Some("billing-7".into()), ..ClientConfig::new("mq-namesrv:9876") };
+/// assert_eq!(config.name_servers, "mq-namesrv:9876");
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ClientConfig {
+    /// `host:port`, several separated by `;`. A DNS name stands for all its addresses and is resolved
+    /// anew at most 10 s later. Default: the environment variable `NAMESRV_ADDR`, else empty.
+    pub name_servers: String,
+    /// Identity of this client at the brokers; two live clients must not share one. Default: made of the
+    /// local address, the process id and a random part, so that containers do not collide.
+    pub client_id: Option<String>,
+    /// Time for one call to a name server or broker, connecting included, where no other time is given.
+    /// Default 3 s.
+    pub call_timeout: Duration,
+    /// How long to wait for a name server before a second one is asked as well. Default 500 ms.
+    pub hedge_after: Duration,
+    /// Pause between two refreshes of the routes in use. Default 30 s.
+    pub route_refresh: Duration,
+    /// Pause between two heartbeats to each broker; brokers drop a client after 120 s of silence.
+    /// Default 30 s.
+    pub heartbeat: Duration,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            name_servers: std::env::var("NAMESRV_ADDR").unwrap_or_default(),
+            client_id: None,
+            call_timeout: Duration::from_secs(3),
+            hedge_after: Duration::from_millis(500),
+            route_refresh: Duration::from_secs(30),
+            heartbeat: Duration::from_secs(30),
+        }
+    }
+}
+
+impl ClientConfig {
+    /// Default settings with the given name server list.
+    pub fn new(name_servers: impl Into<String>) -> Self {
+        Self { name_servers: name_servers.into(), ..Self::default() }
+    }
+
+    /// Sets the time for one call.
+    #[must_use]
+    pub fn with_call_timeout(mut self, timeout: Duration) -> Self {
+        self.call_timeout = timeout;
+        self
+    }
+
+    /// Sets the client's identity.
+    #[must_use]
+    pub fn with_client_id(mut self, id: impl Into<String>) -> Self {
+        self.client_id = Some(id.into());
+        self
+    }
+}
+
+/// The address that packets to the first name server would leave from; loopback if that cannot be told.
+/// No packet is sent.
+pub(crate) fn local_address(name_servers: &str) -> IpAddr {
+    let first = name_servers.split(';').map(str::trim).find(|s| !s.is_empty()).unwrap_or_default();
+    let probe = || {
+        let literal: std::net::SocketAddr = first.parse().ok()?;
+        let any = if literal.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = UdpSocket::bind(any).ok()?;
+        socket.connect(literal).ok()?;
+        socket.local_addr().ok().map(|a| a.ip())
+    };
+    let outward = || {
+        let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+        socket.connect("192.0.2.1:9").ok()?;
+        socket.local_addr().ok().map(|a| a.ip())
+    };
+    probe().or_else(outward).filter(|ip| !ip.is_unspecified()).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// `ip@pid#random`, the shape of Java's ids, so that tools show it alike.
+pub(crate) fn make_client_id(ip: IpAddr) -> String {
+    format!("{ip}@{}#{:016x}", std::process::id(), random())
+}
+
+/// A random number without a generator of our own: the standard library seeds each hasher state anew.
+pub(crate) fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_differ_within_one_process() {
+        let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let (a, b) = (make_client_id(ip), make_client_id(ip));
+        assert_ne!(a, b);
+        assert!(a.starts_with("127.0.0.1@"), "{a}");
+    }
+
+    #[test]
+    fn the_local_address_towards_loopback_is_loopback() {
+        assert_eq!(local_address("127.0.0.1:9876; b:9876"), IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+}

@@ -1,0 +1,149 @@
+//! Messages as brokers hand them out: records of the commit log, back to back.
+//!
+//! A received message keeps its bytes where they arrived: the body is a slice of the answer's buffer. A compressed
+//! body is inflated when asked for, with a cap, so that one bad message fails by itself and never stops a consumer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ferromq_protocol::properties::{self, names};
+use ferromq_protocol::record::{self, Check, Entry, RecordError};
+use ferromq_protocol::{compress, message_id, sysflag};
+
+/// Largest body that inflating a message may give, in bytes: four times what brokers accept by default.
+const INFLATE_CAP: usize = 16 * 1024 * 1024;
+
+/// A stored message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReceivedMessage {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// Queue within the broker.
+    pub queue_id: i32,
+    /// Place in the queue.
+    pub queue_offset: i64,
+    /// Place in the broker's log, in bytes.
+    pub physical_offset: i64,
+    /// The application's own number.
+    pub flag: i32,
+    /// Bits about the record: compression, transaction, host lengths.
+    pub sys_flag: i32,
+    /// When the sender made it, milliseconds since 1970 by the sender's clock.
+    pub born_timestamp: i64,
+    /// The sender's address as the broker saw it.
+    pub born_host: SocketAddr,
+    /// When the broker stored it, milliseconds since 1970 by the broker's clock.
+    pub store_timestamp: i64,
+    /// The address under which the broker made itself known.
+    pub store_host: SocketAddr,
+    /// How often it was delivered before.
+    pub reconsume_times: i32,
+    /// Size of the stored record in bytes.
+    pub stored_size: i32,
+    body: Bytes,
+    properties: Box<str>,
+}
+
+/// A compressed body that cannot be inflated.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the body of message {message_id} cannot be inflated: {reason}")]
+pub struct BodyError {
+    /// The message's id.
+    pub message_id: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl ReceivedMessage {
+    /// The content as it was sent.
+    ///
+    /// # Errors
+    /// [`BodyError`] if the body is marked as compressed and does not inflate, or inflates to over 16 MiB.
+    pub fn body(&self) -> Result<Bytes, BodyError> {
+        if self.sys_flag & sysflag::COMPRESSED == 0 {
+            return Ok(self.body.clone());
+        }
+        let failed = |reason: String| BodyError { message_id: self.message_id(), reason };
+        let kind = sysflag::compression(self.sys_flag)
+            .ok_or_else(|| failed(format!("system flag {:#x} names no known compression", self.sys_flag)))?;
+        let body = compress::inflate(kind, &self.body, INFLATE_CAP);
+        body.map(Bytes::from).map_err(|error| failed(error.to_string()))
+    }
+
+    /// The content as it is stored, perhaps compressed.
+    pub fn stored_body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// The value of a property.
+    pub fn property(&self, name: &str) -> Option<&str> {
+        properties::get(&self.properties, name)
+    }
+
+    /// All properties.
+    pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
+        properties::iter(&self.properties)
+    }
+
+    /// The tag.
+    pub fn tag(&self) -> Option<&str> {
+        self.property(names::TAGS)
+    }
+
+    /// The keys, separated by blanks.
+    pub fn keys(&self) -> Option<&str> {
+        self.property(names::KEYS)
+    }
+
+    /// The id that the sender gave it, else the broker's.
+    pub fn message_id(&self) -> String {
+        self.property(names::UNIQ_KEY).map_or_else(|| self.offset_id(), str::to_owned)
+    }
+
+    /// The broker's id: its address and the place in its log.
+    pub fn offset_id(&self) -> String {
+        message_id::offset_id(self.store_host, self.physical_offset)
+    }
+}
+
+/// All records of an answer. `topic` is what they are expected to belong to and saves a copy of the name each.
+pub(crate) fn parse_all(
+    answer: &Bytes,
+    topic: Option<&Arc<str>>,
+) -> Result<Vec<ReceivedMessage>, RecordError> {
+    let mut messages = Vec::new();
+    let mut at = 0;
+    while at < answer.len() {
+        let size = match record::parse(&answer[at..], Check::None)? {
+            Entry::Blank { size } => size,
+            Entry::Record(found) => {
+                let topic = match topic {
+                    Some(topic) if **topic == *found.topic => Arc::clone(topic),
+                    _ => Arc::from(found.topic),
+                };
+                messages.push(ReceivedMessage {
+                    topic,
+                    queue_id: found.queue_id,
+                    queue_offset: found.queue_offset,
+                    physical_offset: found.physical_offset,
+                    flag: found.flag,
+                    sys_flag: found.sys_flag,
+                    born_timestamp: found.born_timestamp,
+                    born_host: found.born_host,
+                    store_timestamp: found.store_timestamp,
+                    store_host: found.store_host,
+                    reconsume_times: found.reconsume_times,
+                    stored_size: found.total_size,
+                    body: answer.slice_ref(found.body),
+                    properties: found.properties_text().into(),
+                });
+                found.total_size
+            }
+        };
+        // A parsed entry has a positive size within the buffer.
+        at += usize::try_from(size).unwrap_or(0).max(1);
+    }
+    Ok(messages)
+}
