@@ -36,7 +36,6 @@ bodies! {
         topic_filter_type: Option<TopicFilterType> => "topicFilterType" = Some(TopicFilterType::SingleTag),
         topic_name: String => "topicName",
         /// Bit 0 unit, bit 1 unit subscription.
-        #[serde(alias = "topicSynFlag")]
         topic_sys_flag: i32 => "topicSysFlag",
         write_queue_nums: i32 => "writeQueueNums" = 16,
     }

@@ -28,7 +28,6 @@ bodies! {
         /// Offsets by client id.
         consumer_table: BTreeMap<String, BTreeMap<MessageQueue, i64>> => "consumerTable",
         /// Java may send a reference to the other table here, which reads as empty.
-        #[serde(deserialize_with = "crate::fastjson::map_or_reference")]
         message_queue_table: BTreeMap<MessageQueue, i64> => "messageQueueTable",
     }
 

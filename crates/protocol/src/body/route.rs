@@ -29,7 +29,6 @@ bodies! {
         /// Bits of [`crate::perm`].
         perm: i32 => "perm",
         read_queue_nums: i32 => "readQueueNums",
-        #[serde(alias = "topicSynFlag")]
         topic_sys_flag: i32 => "topicSysFlag",
         write_queue_nums: i32 => "writeQueueNums",
     }
