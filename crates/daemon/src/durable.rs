@@ -23,7 +23,10 @@ fn named(what: &str, path: &Path, error: &io::Error) -> io::Error {
 /// # Errors
 /// The disk is full or the folder not writable; the text names the file. The old content is still there then.
 pub fn save(path: &Path, content: &[u8]) -> io::Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or_else(|| Path::new("."));
     fs::create_dir_all(folder).map_err(|e| named("create", folder, &e))?;
     let tmp = beside(path, ".tmp");
     let bak = beside(path, ".bak");
@@ -47,7 +50,9 @@ pub fn save(path: &Path, content: &[u8]) -> io::Result<()> {
         }
     }
     fs::rename(&tmp, path).map_err(|e| named("replace", path, &e))?;
-    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| named("sync", folder, &e))
+    File::open(folder)
+        .and_then(|f| f.sync_all())
+        .map_err(|e| named("sync", folder, &e))
 }
 
 /// Loads what `read` understands: the file, else its `.bak`. `Ok(None)` when neither file exists.
@@ -68,7 +73,10 @@ pub fn load<T, E: std::fmt::Display>(
                 format!("{} is empty", candidate.display()),
             )),
             Ok(bytes) => read(&bytes).map_err(|e| {
-                io::Error::new(io::ErrorKind::InvalidData, format!("{} is damaged: {e}", candidate.display()))
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("{} is damaged: {e}", candidate.display()),
+                )
             }),
         };
         match got {
@@ -96,7 +104,11 @@ mod tests {
 
     fn text(bytes: &[u8]) -> Result<String, String> {
         let text = String::from_utf8(bytes.to_vec()).map_err(|e| e.to_string())?;
-        if text.starts_with("good") { Ok(text) } else { Err("not good".to_owned()) }
+        if text.starts_with("good") {
+            Ok(text)
+        } else {
+            Err("not good".to_owned())
+        }
     }
 
     #[test]
@@ -123,7 +135,11 @@ mod tests {
                 Some(bytes) => fs::write(&path, bytes).unwrap(),
                 None => fs::remove_file(&path).unwrap(),
             }
-            assert_eq!(load(&path, text).unwrap().as_deref(), Some("good 1"), "{damage:?}");
+            assert_eq!(
+                load(&path, text).unwrap().as_deref(),
+                Some("good 1"),
+                "{damage:?}"
+            );
         }
     }
 

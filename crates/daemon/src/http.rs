@@ -35,7 +35,7 @@ pub const MAX_BODY: usize = 64 * 1024;
 /// Time for the header of a request, and for its body.
 const REQUEST: Duration = Duration::from_secs(5);
 /// Time that a connection may live: probes and scrapers come again.
-const CONNECTION: Duration = Duration::from_secs(60);
+const CONNECTION: Duration = Duration::from_mins(1);
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,12 +51,20 @@ pub struct Response {
 impl Response {
     /// Plain text.
     pub fn text(status: StatusCode, body: impl Into<String>) -> Self {
-        Self { status, content_type: "text/plain; charset=utf-8", body: body.into().into_bytes() }
+        Self {
+            status,
+            content_type: "text/plain; charset=utf-8",
+            body: body.into().into_bytes(),
+        }
     }
 
     /// JSON, status 200.
     pub fn json(body: impl Into<Vec<u8>>) -> Self {
-        Self { status: StatusCode::OK, content_type: "application/json", body: body.into() }
+        Self {
+            status: StatusCode::OK,
+            content_type: "application/json",
+            body: body.into(),
+        }
     }
 }
 
@@ -95,7 +103,12 @@ impl Http {
     /// # Errors
     /// The address is in use or not ours; the text names it.
     pub async fn bind(addr: SocketAddr) -> io::Result<Self> {
-        let named = |e: io::Error| io::Error::new(e.kind(), format!("cannot listen for HTTP on {addr}: {e}; set another httpPort"));
+        let named = |e: io::Error| {
+            io::Error::new(
+                e.kind(),
+                format!("cannot listen for HTTP on {addr}: {e}; set another httpPort"),
+            )
+        };
         let listener = TcpListener::bind(addr).await.map_err(named)?;
         let local = listener.local_addr().map_err(named)?;
         Ok(Self { listener, local })
@@ -154,7 +167,11 @@ pub async fn serve(port: u16, app: Arc<dyn App>, stop: CancellationToken) -> io:
     Ok(())
 }
 
-async fn connection(stream: tokio::net::TcpStream, app: Arc<dyn App>, stop: CancellationToken) -> Result<(), hyper::Error> {
+async fn connection(
+    stream: tokio::net::TcpStream,
+    app: Arc<dyn App>,
+    stop: CancellationToken,
+) -> Result<(), hyper::Error> {
     let service = service_fn(move |request| {
         let app = Arc::clone(&app);
         async move { Ok::<_, std::convert::Infallible>(answer(app.as_ref(), request).await) }
@@ -182,7 +199,12 @@ async fn answer(app: &dyn App, request: hyper::Request<Incoming>) -> hyper::Resp
             let text = format!("the body is broken or has more than {MAX_BODY} bytes\n");
             return finish(Response::text(StatusCode::PAYLOAD_TOO_LARGE, text));
         }
-        Err(_) => return finish(Response::text(StatusCode::REQUEST_TIMEOUT, "the body came too slowly\n")),
+        Err(_) => {
+            return finish(Response::text(
+                StatusCode::REQUEST_TIMEOUT,
+                "the body came too slowly\n",
+            ));
+        }
     };
     let path = head.uri.path();
     let own = match path {
@@ -199,7 +221,9 @@ async fn answer(app: &dyn App, request: hyper::Request<Incoming>) -> hyper::Resp
         Some(response) if head.method == Method::GET || head.method == Method::HEAD => response,
         Some(_) => {
             let mut refused = finish(Response::text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n"));
-            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            refused
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return refused;
         }
         None => app
@@ -219,6 +243,7 @@ fn probe(result: Result<(), String>) -> Response {
 fn finish(response: Response) -> hyper::Response<Full<Bytes>> {
     let mut out = hyper::Response::new(Full::new(Bytes::from(response.body)));
     *out.status_mut() = response.status;
-    out.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(response.content_type));
+    out.headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(response.content_type));
     out
 }

@@ -44,14 +44,19 @@ impl fmt::Debug for Handle {
 
 /// A level that cannot be set.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot set the log level to '{level}': {reason}; write error, warn, info, debug or trace, or target=level pairs")]
+#[error(
+    "cannot set the log level to '{level}': {reason}; write error, warn, info, debug or trace, or target=level pairs"
+)]
 pub struct LevelError {
     level: String,
     reason: String,
 }
 
 fn filter(level: &str) -> Result<EnvFilter, LevelError> {
-    EnvFilter::try_new(level).map_err(|e| LevelError { level: level.to_owned(), reason: e.to_string() })
+    EnvFilter::try_new(level).map_err(|e| LevelError {
+        level: level.to_owned(),
+        reason: e.to_string(),
+    })
 }
 
 /// Starts logging for the whole process. When something logs already (a test, an embedding program), that
@@ -63,12 +68,16 @@ pub fn init(format: Format, level: &str) -> Result<Handle, LevelError> {
     let (layer, reload) = reload::Layer::new(filter(level)?);
     let registry = tracing_subscriber::registry().with(layer);
     let ansi = std::io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(ansi);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(ansi);
     let done = match format {
         Format::Text => registry.with(lines).try_init(),
         Format::Json => registry.with(lines.json().flatten_event(true)).try_init(),
     };
-    Ok(Handle { reload: done.is_ok().then_some(reload) })
+    Ok(Handle {
+        reload: done.is_ok().then_some(reload),
+    })
 }
 
 impl Handle {
@@ -79,7 +88,10 @@ impl Handle {
     pub fn set_level(&self, level: &str) -> Result<(), LevelError> {
         let filter = filter(level)?;
         let Some(reload) = &self.reload else { return Ok(()) };
-        reload.reload(filter).map_err(|e| LevelError { level: level.to_owned(), reason: e.to_string() })
+        reload.reload(filter).map_err(|e| LevelError {
+            level: level.to_owned(),
+            reason: e.to_string(),
+        })
     }
 }
 

@@ -29,7 +29,11 @@ struct Process;
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         for (name, help, value) in [
-            ("process_resident_memory_bytes", "Resident memory", status_kib("VmRSS:").map(|kib| kib * 1024)),
+            (
+                "process_resident_memory_bytes",
+                "Resident memory",
+                status_kib("VmRSS:").map(|kib| kib * 1024),
+            ),
             ("process_threads", "Threads", status_kib("Threads:")),
             ("process_open_fds", "Open file descriptors", open_fds()),
         ] {

@@ -83,7 +83,10 @@ impl Options {
     {
         let mut options = Self::default();
         let mut args = args.into_iter().map(Into::into);
-        let fail = |what: String| OptionsError { what, program: program.name };
+        let fail = |what: String| OptionsError {
+            what,
+            program: program.name,
+        };
         while let Some(arg) = args.next() {
             let (name, mut inline) = cut(&arg);
             let mut value = || {
@@ -104,10 +107,16 @@ impl Options {
                 "-p" | "--printConfigItem" => options.print_all = true,
                 "-m" | "--printImportantConfig" => options.print_important = true,
                 "-h" | "--help" => return Ok(Action::Print(help(program))),
-                "-V" | "--version" => return Ok(Action::Print(format!("{} {}", program.name, program.version))),
+                "-V" | "--version" => {
+                    return Ok(Action::Print(format!("{} {}", program.name, program.version)));
+                }
                 _ => {
-                    let flag = name.strip_prefix("--").filter(|n| program.flags.iter().any(|f| f.name == *n));
-                    let Some(flag) = flag else { return Err(fail(format!("unknown option '{arg}'"))) };
+                    let flag = name
+                        .strip_prefix("--")
+                        .filter(|n| program.flags.iter().any(|f| f.name == *n));
+                    let Some(flag) = flag else {
+                        return Err(fail(format!("unknown option '{arg}'")));
+                    };
                     options.flags.push(flag.to_owned());
                 }
             }
@@ -128,7 +137,10 @@ impl Options {
     /// Name servers from property `rocketmq.namesrv.addr`, else from `env` (the value of NAMESRV_ADDR): what
     /// holds when neither file nor `-n` says otherwise.
     pub fn default_namesrv(&self, env: Option<String>) -> Option<String> {
-        self.define("rocketmq.namesrv.addr").map(str::to_owned).or(env).filter(|list| !list.trim().is_empty())
+        self.define("rocketmq.namesrv.addr")
+            .map(str::to_owned)
+            .or(env)
+            .filter(|list| !list.trim().is_empty())
     }
 
     /// The file's properties, or none without `-c`.
@@ -136,19 +148,30 @@ impl Options {
     /// # Errors
     /// The file cannot be read.
     pub fn load_config(&self) -> std::io::Result<Properties> {
-        self.config.as_deref().map_or_else(|| Ok(Properties::new()), Properties::load)
+        self.config
+            .as_deref()
+            .map_or_else(|| Ok(Properties::new()), Properties::load)
     }
 }
 
 /// Cuts an argument into option and the value that stands in it.
 fn cut(arg: &str) -> (&str, Option<&str>) {
     if arg.starts_with("--") {
-        return arg.split_once('=').map_or((arg, None), |(name, value)| (name, Some(value)));
+        return arg
+            .split_once('=')
+            .map_or((arg, None), |(name, value)| (name, Some(value)));
     }
     match arg.get(..2) {
         Some(name @ ("-c" | "-n" | "-D")) if arg.len() > 2 => {
             let value = &arg[2..];
-            (name, Some(if name == "-D" { value } else { value.strip_prefix('=').unwrap_or(value) }))
+            (
+                name,
+                Some(if name == "-D" {
+                    value
+                } else {
+                    value.strip_prefix('=').unwrap_or(value)
+                }),
+            )
         }
         _ => (arg, None),
     }
@@ -158,9 +181,15 @@ fn help(program: &Program) -> String {
     let mut text = format!("{}: {}\n\nOptions:\n", program.name, program.about);
     for (option, what) in [
         ("-c, --configFile FILE", "settings file, Java properties"),
-        ("-n, --namesrvAddr LIST", "name servers, host:port with ; between them (or environment NAMESRV_ADDR)"),
+        (
+            "-n, --namesrvAddr LIST",
+            "name servers, host:port with ; between them (or environment NAMESRV_ADDR)",
+        ),
         ("-p, --printConfigItem", "print all settings and exit"),
-        ("-m, --printImportantConfig", "print the important settings and exit"),
+        (
+            "-m, --printImportantConfig",
+            "print the important settings and exit",
+        ),
         ("-Dname=value", "what is a system property of the Java programs"),
         ("-h, --help", "print this and exit"),
         ("-V, --version", "print the version and exit"),
@@ -185,7 +214,10 @@ mod tests {
         name: "prog",
         about: "a test",
         version: "1.2.3",
-        flags: &[Flag { name: "with-namesrv", help: "start one here" }],
+        flags: &[Flag {
+            name: "with-namesrv",
+            help: "start one here",
+        }],
     };
 
     fn run(args: &[&str]) -> Options {
@@ -197,7 +229,11 @@ mod tests {
 
     #[test]
     fn values_in_all_forms() {
-        for args in [&["-c", "f", "-n", "a:1;b:2"][..], &["-cf", "-n=a:1;b:2"], &["--configFile=f", "--namesrvAddr", "a:1;b:2"]] {
+        for args in [
+            &["-c", "f", "-n", "a:1;b:2"][..],
+            &["-cf", "-n=a:1;b:2"],
+            &["--configFile=f", "--namesrvAddr", "a:1;b:2"],
+        ] {
             let options = run(args);
             assert_eq!(options.config, Some(PathBuf::from("f")), "{args:?}");
             assert_eq!(options.namesrv.as_deref(), Some("a:1;b:2"), "{args:?}");
@@ -206,27 +242,54 @@ mod tests {
 
     #[test]
     fn defines_and_switches() {
-        let options = run(&["-Drocketmq.namesrv.addr=x:1", "-Dempty", "-D", "a=b=c", "-p", "-m", "--with-namesrv"]);
+        let options = run(&[
+            "-Drocketmq.namesrv.addr=x:1",
+            "-Dempty",
+            "-D",
+            "a=b=c",
+            "-p",
+            "-m",
+            "--with-namesrv",
+        ]);
         assert_eq!(options.define("rocketmq.namesrv.addr"), Some("x:1"));
         assert_eq!(options.define("empty"), Some(""));
         assert_eq!(options.define("a"), Some("b=c"));
         assert!(options.print_all && options.print_important && options.flag("with-namesrv"));
-        assert_eq!(options.default_namesrv(Some("env:1".into())).as_deref(), Some("x:1"));
-        assert_eq!(run(&[]).default_namesrv(Some("env:1".into())).as_deref(), Some("env:1"));
+        assert_eq!(
+            options.default_namesrv(Some("env:1".into())).as_deref(),
+            Some("x:1")
+        );
+        assert_eq!(
+            run(&[]).default_namesrv(Some("env:1".into())).as_deref(),
+            Some("env:1")
+        );
         assert_eq!(run(&[]).default_namesrv(Some(" ".into())), None);
     }
 
     #[test]
     fn help_and_version_are_printed() {
-        let Ok(Action::Print(text)) = Options::parse(&PROGRAM, ["-h"]) else { panic!() };
+        let Ok(Action::Print(text)) = Options::parse(&PROGRAM, ["-h"]) else {
+            panic!()
+        };
         assert!(text.contains("--with-namesrv") && text.contains("-c, --configFile"));
-        assert_eq!(Options::parse(&PROGRAM, ["-V"]), Ok(Action::Print("prog 1.2.3".into())));
+        assert_eq!(
+            Options::parse(&PROGRAM, ["-V"]),
+            Ok(Action::Print("prog 1.2.3".into()))
+        );
     }
 
     #[test]
     fn mistakes_name_the_option() {
-        for (args, what) in [(&["-c"][..], "-c needs"), (&["-x"], "'-x'"), (&["--nope"], "--nope"), (&["file"], "'file'"), (&["-D=x"], "-D=x")] {
-            let error = Options::parse(&PROGRAM, args.iter().copied()).unwrap_err().to_string();
+        for (args, what) in [
+            (&["-c"][..], "-c needs"),
+            (&["-x"], "'-x'"),
+            (&["--nope"], "--nope"),
+            (&["file"], "'file'"),
+            (&["-D=x"], "-D=x"),
+        ] {
+            let error = Options::parse(&PROGRAM, args.iter().copied())
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(what) && error.contains("prog -h"), "{error}");
         }
     }

@@ -68,7 +68,10 @@ impl Properties {
         let bytes = std::fs::read(path)
             .map_err(|e| io::Error::new(e.kind(), format!("cannot read {}: {e}", path.display())))?;
         Self::parse_latin1(&bytes).map_err(|e| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("cannot read {}: {e}", path.display()))
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("cannot read {}: {e}", path.display()),
+            )
         })
     }
 
@@ -162,7 +165,9 @@ fn logical_lines(text: &str) -> Vec<(usize, String)> {
             open = Some((start, so_far));
         } else {
             so_far.push_str(line);
-            lines.push((start, so_far));
+            if !so_far.is_empty() {
+                lines.push((start, so_far));
+            }
         }
     }
     lines.extend(open.filter(|(_, line)| !line.is_empty()));
@@ -199,7 +204,10 @@ fn split(line: &str) -> (&str, &str) {
         }
     }
     let rest = line[key_end..].trim_start_matches(is_blank);
-    let value = rest.strip_prefix(['=', ':']).unwrap_or(rest).trim_start_matches(is_blank);
+    let value = rest
+        .strip_prefix(['=', ':'])
+        .unwrap_or(rest)
+        .trim_start_matches(is_blank);
     (&line[..key_end], value)
 }
 
@@ -304,7 +312,10 @@ mod tests {
 
     #[test]
     fn lines_go_on_after_an_odd_number_of_backslashes() {
-        assert_eq!(one("fruits apple, \\\n   banana, \\\r\n   pear"), pair("fruits", "apple, banana, pear"));
+        assert_eq!(
+            one("fruits apple, \\\n   banana, \\\r\n   pear"),
+            pair("fruits", "apple, banana, pear")
+        );
         assert_eq!(pairs("a=b\\\\\nc=d"), [pair("a", "b\\"), pair("c", "d")]);
         assert_eq!(one("a=b\\"), pair("a", "b"));
         assert_eq!(one("a=b\\\n# no comment"), pair("a", "b# no comment"));
@@ -339,7 +350,12 @@ mod tests {
     #[test]
     fn text_reads_back() {
         let mut p = Properties::new();
-        for (k, v) in [("a b=c:d#", " lead and trail "), ("k", "#!=:\\\t\n\r\x0c"), ("中", "😀é"), ("", "")] {
+        for (k, v) in [
+            ("a b=c:d#", " lead and trail "),
+            ("k", "#!=:\\\t\n\r\x0c"),
+            ("中", "😀é"),
+            ("", ""),
+        ] {
             p.set(k, v);
         }
         let text = p.to_text();

@@ -58,7 +58,16 @@ pub struct KeyInfo {
 impl KeyInfo {
     /// A key without unit and range that is neither live nor important.
     pub const fn new(key: &'static str, field: &'static str, kind: &'static str, doc: &'static str) -> Self {
-        Self { key, field, kind, doc, unit: "", range: None, live: false, important: false }
+        Self {
+            key,
+            field,
+            kind,
+            doc,
+            unit: "",
+            range: None,
+            live: false,
+            important: false,
+        }
     }
     /// Sets the unit.
     pub const fn unit(mut self, unit: &'static str) -> Self {
@@ -187,7 +196,11 @@ pub enum SettingsError {
 impl SettingsError {
     /// For checks between keys.
     pub fn invalid(key: impl Into<String>, value: impl Display, must: impl Into<String>) -> Self {
-        Self::Invalid { key: key.into(), value: value.to_string(), must: must.into() }
+        Self::Invalid {
+            key: key.into(),
+            value: value.to_string(),
+            must: must.into(),
+        }
     }
 }
 
@@ -227,7 +240,10 @@ impl Notes {
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &Self) {
         other.unknown.iter().for_each(|k| self.add(k, Taken::Unknown));
-        other.without_effect.iter().for_each(|k| self.add(k, Taken::WithoutEffect));
+        other
+            .without_effect
+            .iter()
+            .for_each(|k| self.add(k, Taken::WithoutEffect));
     }
 
     /// Logs one notice per kind, if there is anything to tell.
@@ -251,7 +267,11 @@ pub fn read_value<T: SettingValue>(keys: &[KeyInfo], key: &str, text: &str) -> R
     let must = |otherwise: String| {
         let unit = info.map_or("", |k| k.unit);
         let said = range.map_or(otherwise, |(from, to)| format!("a number from {from} to {to}"));
-        if unit.is_empty() { said } else { format!("{said} ({unit})") }
+        if unit.is_empty() {
+            said
+        } else {
+            format!("{said} ({unit})")
+        }
     };
     let value = T::read(text).map_err(|what| SettingsError::invalid(key, text, must(what)))?;
     match (value.number(), range) {
@@ -299,7 +319,7 @@ macro_rules! settings {
 
         impl $name {
             /// All effective keys, in the order of the struct.
-            pub const KEYS: &'static [$crate::settings::KeyInfo] = &[$(
+            $vis const KEYS: &'static [$crate::settings::KeyInfo] = &[$(
                 $crate::settings::KeyInfo::new(
                     $key,
                     stringify!($field),
@@ -309,17 +329,17 @@ macro_rules! settings {
             )*];
 
             /// Keys that are accepted without effect, with Java's defaults.
-            pub const WITHOUT_EFFECT: &'static [(&'static str, &'static str)] = &[$($(($wkey, $wdefault)),*)?];
+            $vis const WITHOUT_EFFECT: &'static [(&'static str, &'static str)] = &[$($(($wkey, $wdefault)),*)?];
 
             /// Keys that are refused, with the harmless value and the reason.
-            pub const REFUSED: &'static [(&'static str, &'static str, &'static str)] =
+            $vis const REFUSED: &'static [(&'static str, &'static str, &'static str)] =
                 &[$($(($rkey, $harmless, $why)),*)?];
 
             /// Defaults, and over them what is given.
             ///
             /// # Errors
             /// The first impossible or refused value.
-            pub fn from_properties(
+            $vis fn from_properties(
                 given: &$crate::Properties,
             ) -> ::std::result::Result<(Self, $crate::settings::Notes), $crate::settings::SettingsError> {
                 let mut settings = Self::default();
@@ -331,7 +351,7 @@ macro_rules! settings {
             ///
             /// # Errors
             /// The first impossible or refused value; keys before it are set then.
-            pub fn apply(
+            $vis fn apply(
                 &mut self,
                 given: &$crate::Properties,
             ) -> ::std::result::Result<$crate::settings::Notes, $crate::settings::SettingsError> {
@@ -346,7 +366,7 @@ macro_rules! settings {
             ///
             /// # Errors
             /// The value is impossible or refused; nothing changed then.
-            pub fn set(
+            $vis fn set(
                 &mut self,
                 key: &str,
                 value: &str,
@@ -382,7 +402,7 @@ macro_rules! settings {
             /// # Errors
             /// As [`set`](Self::set); and [`NotLive`]($crate::settings::SettingsError::NotLive) for an effective
             /// key that needs a restart, unless the value is what it is already.
-            pub fn apply_live(
+            $vis fn apply_live(
                 &mut self,
                 key: &str,
                 value: &str,
@@ -395,7 +415,7 @@ macro_rules! settings {
             }
 
             /// The value of an effective key as text.
-            pub fn get(&self, key: &str) -> Option<String> {
+            $vis fn get(&self, key: &str) -> Option<String> {
                 match key {
                     $($key => Some($crate::settings::SettingValue::show(&self.$field)),)*
                     _ => None,
@@ -403,7 +423,7 @@ macro_rules! settings {
             }
 
             /// All keys, those without effect behind the others.
-            pub fn to_properties(&self) -> $crate::Properties {
+            $vis fn to_properties(&self) -> $crate::Properties {
                 let mut all = $crate::Properties::new();
                 $(all.set($key, $crate::settings::SettingValue::show(&self.$field));)*
                 for (key, default) in Self::WITHOUT_EFFECT {
@@ -413,7 +433,7 @@ macro_rules! settings {
             }
 
             /// The important keys only.
-            pub fn important_properties(&self) -> $crate::Properties {
+            $vis fn important_properties(&self) -> $crate::Properties {
                 let mut some = $crate::Properties::new();
                 for info in Self::KEYS.iter().filter(|k| k.important) {
                     if let Some(value) = self.get(info.key) {
@@ -433,7 +453,7 @@ mod tests {
 
     settings! {
         /// For the tests.
-        struct Sample {
+        pub(crate) struct Sample {
             /// A port.
             /// On two lines.
             port: u16 = 9876, "listenPort", range: 1..=65_535, unit: "port", important: true;
@@ -454,7 +474,10 @@ mod tests {
     fn defaults_and_given_values() {
         let given = Properties::parse("listenPort=1\nonOff= TRUE \nratio=1.5\nname=x y ").unwrap();
         let (s, notes) = Sample::from_properties(&given).unwrap();
-        assert_eq!((s.port, s.period, s.on, s.ratio, s.name.as_str()), (1, 30_000, true, 1.5, "x y "));
+        assert_eq!(
+            (s.port, s.period, s.on, s.ratio, s.name.as_str()),
+            (1, 30_000, true, 1.5, "x y ")
+        );
         assert_eq!(notes, Notes::default());
     }
 
@@ -465,7 +488,10 @@ mod tests {
         assert_eq!(notes.unknown, ["zzz"]);
         assert_eq!(notes.without_effect, ["threads", "dledger"]);
         let all = s.to_properties();
-        assert_eq!((all.get("threads"), all.get("buffers"), all.get("zzz")), (Some("3"), Some("0"), None));
+        assert_eq!(
+            (all.get("threads"), all.get("buffers"), all.get("zzz")),
+            (Some("3"), Some("0"), None)
+        );
         let error = Sample::from_properties(&Properties::parse("dledger=true").unwrap()).unwrap_err();
         assert!(error.to_string().contains("we replicate otherwise"), "{error}");
     }
@@ -479,7 +505,9 @@ mod tests {
             ("onOff=yes", ["onOff", "yes", "true or false", ""]),
             ("ratio=NaN", ["ratio", "NaN", "number", ""]),
         ] {
-            let error = Sample::from_properties(&Properties::parse(text).unwrap()).unwrap_err().to_string();
+            let error = Sample::from_properties(&Properties::parse(text).unwrap())
+                .unwrap_err()
+                .to_string();
             assert!(parts.iter().all(|p| error.contains(p)), "{error}");
         }
     }
@@ -489,7 +517,10 @@ mod tests {
         let mut s = Sample::default();
         assert_eq!(s.apply_live("period", "20000"), Ok(Taken::Effective));
         assert_eq!(s.period, 20_000);
-        assert!(matches!(s.apply_live("listenPort", "1"), Err(SettingsError::NotLive { .. })));
+        assert!(matches!(
+            s.apply_live("listenPort", "1"),
+            Err(SettingsError::NotLive { .. })
+        ));
         assert_eq!(s.apply_live("listenPort", "9876"), Ok(Taken::Effective));
         assert_eq!(s.apply_live("nobody", "1"), Ok(Taken::Unknown));
         assert!(s.apply_live("period", "1").is_err());
@@ -509,8 +540,14 @@ mod tests {
     #[test]
     fn keys_carry_their_documentation() {
         let port = &Sample::KEYS[0];
-        assert_eq!((port.key, port.field, port.kind, port.unit), ("listenPort", "port", "number", "port"));
+        assert_eq!(
+            (port.key, port.field, port.kind, port.unit),
+            ("listenPort", "port", "number", "port")
+        );
         assert!(port.doc.contains("A port.") && port.doc.contains("two lines"));
-        assert_eq!(Sample::default().important_properties().to_plain_text(), "listenPort=9876\n");
+        assert_eq!(
+            Sample::default().important_properties().to_plain_text(),
+            "listenPort=9876\n"
+        );
     }
 }

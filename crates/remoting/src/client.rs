@@ -82,7 +82,9 @@ pub struct Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("links", &self.inner.links.lock().len()).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("links", &self.inner.links.lock().len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -119,17 +121,23 @@ impl Client {
     ) -> Result<Command, CallError> {
         let deadline = Instant::now() + time_out;
         self.run_hooks(addr, &mut request)?;
-        let conn = match timeout_at(deadline, self.connect(addr)).await {
-            Ok(conn) => conn?,
-            Err(_) => {
-                let reason = format!("no connection within {} ms", time_out.as_millis());
-                return Err(CallError::Connect { addr: addr.to_owned(), reason: reason.into() });
-            }
+        let Ok(conn) = timeout_at(deadline, self.connect(addr)).await else {
+            let reason = format!("no connection within {} ms", time_out.as_millis());
+            return Err(CallError::Connect {
+                addr: addr.to_owned(),
+                reason: reason.into(),
+            });
         };
-        conn.call(request, deadline.saturating_duration_since(Instant::now())).await.map_err(|error| match error {
-            CallError::Timeout { .. } => CallError::Timeout { addr: addr.to_owned(), after: time_out },
-            other => other,
-        })
+        let conn = conn?;
+        conn.call(request, deadline.saturating_duration_since(Instant::now()))
+            .await
+            .map_err(|error| match error {
+                CallError::Timeout { .. } => CallError::Timeout {
+                    addr: addr.to_owned(),
+                    after: time_out,
+                },
+                other => other,
+            })
     }
 
     /// Connects if needed and queues a one-way request; returns without waiting for it to be written.
@@ -143,7 +151,9 @@ impl Client {
 
     fn run_hooks(&self, addr: &str, request: &mut Command) -> Result<(), CallError> {
         for hook in &self.inner.config.hooks {
-            hook.before(addr, request).map_err(|refusal| CallError::Refused { remark: refusal.remark })?;
+            hook.before(addr, request).map_err(|refusal| CallError::Refused {
+                remark: refusal.remark,
+            })?;
         }
         Ok(())
     }
@@ -166,7 +176,9 @@ impl Client {
                     links.insert(addr.to_owned(), Link::Connecting(rx.clone()));
                     let inner = Arc::clone(&self.inner);
                     let addr = addr.to_owned();
-                    self.inner.tasks.spawn(async move { inner.attempt(addr, tx).await });
+                    self.inner
+                        .tasks
+                        .spawn(async move { inner.attempt(addr, tx).await });
                     rx
                 }
             }
@@ -195,7 +207,9 @@ impl Client {
     /// Addresses with an open connection.
     pub fn addresses(&self) -> Vec<String> {
         let links = self.inner.links.lock();
-        let up = links.iter().filter(|(_, link)| matches!(link, Link::Up(conn) if conn.is_open()));
+        let up = links
+            .iter()
+            .filter(|(_, link)| matches!(link, Link::Up(conn) if conn.is_open()));
         up.map(|(addr, _)| addr.clone()).collect()
     }
 
@@ -205,16 +219,22 @@ impl Client {
         let conns: Vec<Conn> = {
             let mut links = self.inner.links.lock();
             self.inner.stop.cancel();
-            links.drain().filter_map(|(_, link)| match link {
-                Link::Up(conn) => Some(conn),
-                Link::Connecting(_) => None,
-            }).collect()
+            links
+                .drain()
+                .filter_map(|(_, link)| match link {
+                    Link::Up(conn) => Some(conn),
+                    Link::Connecting(_) => None,
+                })
+                .collect()
         };
         for conn in &conns {
             conn.drain();
         }
         self.inner.tasks.close();
-        if timeout(Duration::from_secs(1), self.inner.tasks.wait()).await.is_err() {
+        if timeout(Duration::from_secs(1), self.inner.tasks.wait())
+            .await
+            .is_err()
+        {
             for conn in &conns {
                 conn.close("the client was closed");
             }
@@ -248,7 +268,12 @@ impl Inner {
                 return;
             }
         };
-        let life = Life { conn: conn.clone(), events: Arc::clone(&self.config.events), open: None, ended: None };
+        let life = Life {
+            conn: conn.clone(),
+            events: Arc::clone(&self.config.events),
+            open: None,
+            ended: None,
+        };
         {
             let mut links = self.links.lock();
             if self.stop.is_cancelled() {
@@ -274,7 +299,10 @@ impl Inner {
 
     async fn open(&self, addr: &str) -> Result<(tokio::net::TcpStream, Conn), CallError> {
         let (host, port) = split_addr(addr)?;
-        let failed = |reason: String| CallError::Connect { addr: addr.to_owned(), reason: reason.into() };
+        let failed = |reason: String| CallError::Connect {
+            addr: addr.to_owned(),
+            reason: reason.into(),
+        };
         let connected = timeout(self.config.connect_timeout, async {
             let addrs: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
             connect_any(&addrs).await
@@ -299,17 +327,24 @@ impl Inner {
 /// # Errors
 /// [`CallError::Address`] with what is wrong.
 pub fn split_addr(addr: &str) -> Result<(&str, u16), CallError> {
-    let bad = |reason: &str| CallError::Address { addr: addr.to_owned(), reason: reason.to_owned() };
+    let bad = |reason: &str| CallError::Address {
+        addr: addr.to_owned(),
+        reason: reason.to_owned(),
+    };
     let (host, port) = addr.rsplit_once(':').ok_or_else(|| bad("it has no port"))?;
     let host = match host.strip_prefix('[') {
-        Some(inner) => inner.strip_suffix(']').ok_or_else(|| bad("a bracket is not closed"))?,
+        Some(inner) => inner
+            .strip_suffix(']')
+            .ok_or_else(|| bad("a bracket is not closed"))?,
         None if host.contains(':') => return Err(bad("an IPv6 address needs brackets")),
         None => host,
     };
     if host.is_empty() {
         return Err(bad("it has no host"));
     }
-    let port = port.parse().map_err(|_| bad("its port is not a number from 0 to 65535"))?;
+    let port = port
+        .parse()
+        .map_err(|_| bad("its port is not a number from 0 to 65535"))?;
     Ok((host, port))
 }
 

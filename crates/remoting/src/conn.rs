@@ -53,8 +53,8 @@ impl Default for Limits {
             write_queue: 8 * 1024 * 1024,
             in_flight: 8192,
             in_flight_bytes: 64 * 1024 * 1024,
-            idle: Duration::from_secs(120),
-            write_stall: Duration::from_secs(60),
+            idle: Duration::from_mins(2),
+            write_stall: Duration::from_mins(1),
         }
     }
 }
@@ -87,7 +87,10 @@ pub struct Conn {
 
 impl fmt::Debug for Conn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Conn").field("id", &self.id()).field("peer", &self.peer()).finish_non_exhaustive()
+        f.debug_struct("Conn")
+            .field("id", &self.id())
+            .field("peer", &self.peer())
+            .finish_non_exhaustive()
     }
 }
 
@@ -174,6 +177,11 @@ impl Conn {
         self.inner.out.lock().len() + self.inner.writing.load(Ordering::Relaxed)
     }
 
+    /// Calls that wait for an answer.
+    pub fn waiting_calls(&self) -> usize {
+        self.inner.pending.len()
+    }
+
     /// Queues a one-way request. Never waits.
     ///
     /// # Errors
@@ -195,20 +203,27 @@ impl Conn {
         let deadline = Instant::now() + timeout;
         let mut slot = self.inner.pending.register().map_err(|refusal| match refusal {
             Refusal::Closed => CallError::Send(self.closed_error()),
-            Refusal::TooMany(waiting) => {
-                CallError::Send(SendError::TooManyCalls { peer: self.peer().to_string(), waiting })
-            }
+            Refusal::TooMany(waiting) => CallError::Send(SendError::TooManyCalls {
+                peer: self.peer().to_string(),
+                waiting,
+            }),
         })?;
         request.opaque = slot.opaque;
         self.push_when_room(&request, deadline).await?;
         match timeout_at(deadline, &mut slot.answer).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(CallError::Lost { addr: self.peer().to_string(), reason: self.reason() }),
+            Ok(Err(_)) => Err(CallError::Lost {
+                addr: self.peer().to_string(),
+                reason: self.reason(),
+            }),
             Err(_) => {
                 if self.silent_for() >= timeout.max(SILENCE) {
                     self.close("no answer and nothing else came from the peer");
                 }
-                Err(CallError::Timeout { addr: self.peer().to_string(), after: timeout })
+                Err(CallError::Timeout {
+                    addr: self.peer().to_string(),
+                    after: timeout,
+                })
             }
         }
     }
@@ -246,7 +261,10 @@ impl Conn {
             let mut out = self.inner.out.lock();
             let queued = out.len() + self.inner.writing.load(Ordering::Relaxed);
             if queued > 0 && queued + request.body.len() > self.inner.limits.write_queue {
-                return Err(SendError::Full { peer: self.peer().to_string(), queued });
+                return Err(SendError::Full {
+                    peer: self.peer().to_string(),
+                    queued,
+                });
             }
             out.push(request, Vec::new());
         }
@@ -256,7 +274,10 @@ impl Conn {
     }
 
     fn closed_error(&self) -> SendError {
-        SendError::Closed { peer: self.peer().to_string(), reason: self.reason() }
+        SendError::Closed {
+            peer: self.peer().to_string(),
+            reason: self.reason(),
+        }
     }
 
     fn reason(&self) -> Arc<str> {
@@ -303,7 +324,9 @@ impl Conn {
 
     pub(crate) fn note_read(&self, now: Instant) {
         let millis = now.saturating_duration_since(self.inner.born).as_millis();
-        self.inner.last_read_millis.store(millis as u64, Ordering::Relaxed);
+        self.inner
+            .last_read_millis
+            .store(millis as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn complete(&self, answer: Command) -> bool {
@@ -331,11 +354,6 @@ impl Conn {
         self.inner.room.notify_waiters();
         stats::add(&self.inner.stats.closed, 1);
         self.inner.closed.cancel();
-    }
-
-    #[cfg(test)]
-    pub(crate) fn waiting_calls(&self) -> usize {
-        self.inner.pending.len()
     }
 }
 

@@ -32,7 +32,10 @@ pub struct Reply {
 
 impl From<Command> for Reply {
     fn from(head: Command) -> Self {
-        Self { head, chunks: Vec::new() }
+        Self {
+            head,
+            chunks: Vec::new(),
+        }
     }
 }
 
@@ -156,7 +159,9 @@ pub struct Dispatch {
 
 impl fmt::Debug for Dispatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dispatch").field("codes", &self.codes()).finish_non_exhaustive()
+        f.debug_struct("Dispatch")
+            .field("codes", &self.codes())
+            .finish_non_exhaustive()
     }
 }
 
@@ -183,7 +188,13 @@ impl Dispatch {
         let mut entries = self.entries.clone();
         for code in codes {
             let unsupported: Arc<dyn Handler> = Arc::new(|_: &RequestContext, r: Command| not_supported(&r));
-            entries.insert(*code, Entry { run: Run::Inline, handler: unsupported });
+            entries.insert(
+                *code,
+                Entry {
+                    run: Run::Inline,
+                    handler: unsupported,
+                },
+            );
         }
         Arc::new(Self {
             entries,
@@ -200,7 +211,9 @@ impl Dispatch {
 
     /// How long the oldest request of a lane has waited.
     pub fn lane_head_wait(&self, lane: LaneId) -> Duration {
-        self.lanes.get(lane.0).map_or(Duration::ZERO, |pool| pool.head_wait())
+        self.lanes
+            .get(lane.0)
+            .map_or(Duration::ZERO, |pool| pool.head_wait())
     }
 
     /// Hands one request to its handler. Never panics, never blocks.
@@ -254,7 +267,8 @@ pub(crate) fn panic_reply(head: Command, code: i32, panic: &(dyn std::any::Any +
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no text".to_owned());
     tracing::error!(code, panic = %text, "the handler of a request panicked; the request was answered with an error");
-    head.with_remark(format!("internal error while handling request {code}: {text}")).into()
+    head.with_remark(format!("internal error while handling request {code}: {text}"))
+        .into()
 }
 
 /// Builds a [`Dispatch`].
@@ -268,7 +282,9 @@ pub struct DispatchBuilder {
 
 impl fmt::Debug for DispatchBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DispatchBuilder").field("lanes", &self.lanes).finish_non_exhaustive()
+        f.debug_struct("DispatchBuilder")
+            .field("lanes", &self.lanes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -304,7 +320,11 @@ impl DispatchBuilder {
             entries: this.entries,
             otherwise: this.otherwise,
             hooks: this.hooks,
-            lanes: this.lanes.into_iter().map(|lane| Arc::new(Pool::start(lane))).collect(),
+            lanes: this
+                .lanes
+                .into_iter()
+                .map(|lane| Arc::new(Pool::start(lane)))
+                .collect(),
         })
     }
 }

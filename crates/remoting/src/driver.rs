@@ -302,7 +302,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
             Poll::Ready(Ok(n)) => n,
         };
         // A read that filled its room shows that more is there: take more at a time.
-        self.read_size = if n == room { (self.read_size * 2).min(READ_MAX) } else { self.read_size };
+        self.read_size = if n == room {
+            (self.read_size * 2).min(READ_MAX)
+        } else {
+            self.read_size
+        };
         let now = Instant::now();
         self.last_io = now;
         self.cx.received = now;
@@ -314,9 +318,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
     /// Bytes the frame at the front still lacks, as far as they may be reserved at once: not more than have
     /// come already.
     fn missing(&self) -> usize {
-        let Some(head) = self.inbuf.first_chunk::<4>() else { return 0 };
+        let Some(head) = self.inbuf.first_chunk::<4>() else {
+            return 0;
+        };
         let whole = 4 + u32::from_be_bytes(*head) as usize;
-        whole.saturating_sub(self.inbuf.len()).min(self.inbuf.len().max(READ_MAX))
+        whole
+            .saturating_sub(self.inbuf.len())
+            .min(self.inbuf.len().max(READ_MAX))
     }
 }
 
@@ -332,11 +340,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
             if over(self.stalled_since, limits.write_stall) {
                 return Err(Ended::Slow("the peer did not read what waits for it"));
             }
-            if over(self.partial_since, limits.idle) && !self.saturated() {
+            if self.partial_since.is_some() && self.saturated() {
+                // It is we who do not read.
+                self.partial_since = Some(now);
+            } else if over(self.partial_since, limits.idle) {
                 return Err(Ended::Slow("a frame stayed incomplete for too long"));
             }
-            let quiet = over(Some(self.last_io), limits.idle);
-            if quiet {
+            if over(Some(self.last_io), limits.idle) {
                 return Err(Ended::Slow("idle"));
             }
             if self.inbuf.is_empty() && over(Some(self.last_io), tick_of(&self.cx.conn)) {

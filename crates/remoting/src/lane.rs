@@ -67,7 +67,11 @@ impl Drop for Pool {
 
 impl Pool {
     pub(crate) fn start(lane: Lane) -> Self {
-        let shared = Arc::new(Shared { lane, queue: Mutex::default(), wake: Condvar::new() });
+        let shared = Arc::new(Shared {
+            lane,
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+        });
         let runtime = tokio::runtime::Handle::try_current().ok();
         for n in 0..shared.lane.workers.max(1) {
             let worker = Arc::clone(&shared);
@@ -91,7 +95,11 @@ impl Pool {
 
     pub(crate) fn head_wait(&self) -> Duration {
         let queue = self.shared.queue.lock();
-        queue.jobs.iter().find(|j| !j.is_dead()).map_or(Duration::ZERO, |j| j.queued_at.elapsed())
+        queue
+            .jobs
+            .iter()
+            .find(|j| !j.is_dead())
+            .map_or(Duration::ZERO, |j| j.queued_at.elapsed())
     }
 
     pub(crate) fn submit(
@@ -130,7 +138,9 @@ impl Pool {
         self.shared.wake.notify_one();
         let deadline = queued_at + lane.max_wait;
         let shared = Arc::clone(&self.shared);
-        Dispatched::Later(Wait::Maybe(Box::pin(await_outcome(outcome, state, deadline, busy, shared))))
+        Dispatched::Later(Wait::Maybe(Box::pin(await_outcome(
+            outcome, state, deadline, busy, shared,
+        ))))
     }
 }
 
@@ -143,7 +153,11 @@ async fn await_outcome(
 ) -> Option<Reply> {
     let got = match timeout_at(deadline, &mut outcome).await {
         Ok(got) => got,
-        Err(_) if state.compare_exchange(QUEUED, EXPIRED, Ordering::AcqRel, Ordering::Acquire).is_ok() => {
+        Err(_)
+            if state
+                .compare_exchange(QUEUED, EXPIRED, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok() =>
+        {
             return Some(too_old(busy, &shared));
         }
         // A worker has it: however long it takes, its answer is the answer.
@@ -153,7 +167,10 @@ async fn await_outcome(
         Ok(Outcome::Reply(reply)) => Some(reply),
         Ok(Outcome::Later(later)) => Some(later.await),
         Ok(Outcome::Silent) => None,
-        Err(_) => Some(busy.with_remark("[OVERLOAD]system busy, the server is stopping").into()),
+        Err(_) => Some(
+            busy.with_remark("[OVERLOAD]system busy, the server is stopping")
+                .into(),
+        ),
     }
 }
 
@@ -180,12 +197,19 @@ fn work(shared: &Shared) {
                 shared.wake.wait(&mut queue);
             }
         };
-        if job.state.compare_exchange(QUEUED, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if job
+            .state
+            .compare_exchange(QUEUED, TAKEN, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+        {
             continue;
         }
         let outcome = run_caught(job.handler.as_ref(), &job.cx, job.request);
         if job.answer.send(outcome).is_err() {
-            tracing::debug!(lane = shared.lane.name, "an answer came after its connection was gone");
+            tracing::debug!(
+                lane = shared.lane.name,
+                "an answer came after its connection was gone"
+            );
         }
     }
 }

@@ -56,8 +56,13 @@ struct Answer {
 
 impl Answer {
     fn is_due(&self, now: Instant) -> bool {
-        let every = if self.addrs.is_empty() { RETRY_AFTER } else { RESOLVE_EVERY };
-        self.asked.is_none_or(|at| now.saturating_duration_since(at) >= every)
+        let every = if self.addrs.is_empty() {
+            RETRY_AFTER
+        } else {
+            RESOLVE_EVERY
+        };
+        self.asked
+            .is_none_or(|at| now.saturating_duration_since(at) >= every)
     }
 }
 
@@ -96,8 +101,15 @@ impl NameServers {
     /// As [`parse`](Self::parse).
     pub fn with_resolver(list: &str, resolver: Arc<dyn Resolve>) -> Result<Self, CallError> {
         let entries = parse_entries(list)?;
-        let state = State { text: list.trim().to_owned(), entries, answers: HashMap::new() };
-        Ok(Self { state: Arc::new(Mutex::new(state)), resolver })
+        let state = State {
+            text: list.trim().to_owned(),
+            entries,
+            answers: HashMap::new(),
+        };
+        Ok(Self {
+            state: Arc::new(Mutex::new(state)),
+            resolver,
+        })
     }
 
     /// Replaces the list; answers for names that stay are kept.
@@ -108,7 +120,11 @@ impl NameServers {
         let entries = parse_entries(list)?;
         let mut state = self.state.lock();
         list.trim().clone_into(&mut state.text);
-        state.answers.retain(|key, _| entries.iter().any(|e| matches!(e, Entry::Name(h, p) if (h, p) == (&key.0, &key.1))));
+        state.answers.retain(|key, _| {
+            entries
+                .iter()
+                .any(|e| matches!(e, Entry::Name(h, p) if (h, p) == (&key.0, &key.1)))
+        });
         state.entries = entries;
         Ok(())
     }
@@ -129,19 +145,26 @@ impl NameServers {
         let now = Instant::now();
         let due: Vec<(String, u16)> = {
             let mut state = self.state.lock();
-            let names: Vec<(String, u16)> = state.entries.iter().filter_map(|entry| match entry {
-                Entry::Name(host, port) => Some((host.clone(), *port)),
-                Entry::Fixed(_) => None,
-            }).collect();
+            let names: Vec<(String, u16)> = state
+                .entries
+                .iter()
+                .filter_map(|entry| match entry {
+                    Entry::Name(host, port) => Some((host.clone(), *port)),
+                    Entry::Fixed(_) => None,
+                })
+                .collect();
             // Marked as asked at once, so that concurrent callers do not ask again, unless they have nothing.
-            names.into_iter().filter(|name| {
-                let answer = state.answers.entry(name.clone()).or_default();
-                let due = answer.is_due(now);
-                if due && !answer.addrs.is_empty() {
-                    answer.asked = Some(now);
-                }
-                due
-            }).collect()
+            names
+                .into_iter()
+                .filter(|name| {
+                    let answer = state.answers.entry(name.clone()).or_default();
+                    let due = answer.is_due(now);
+                    if due && !answer.addrs.is_empty() {
+                        answer.asked = Some(now);
+                    }
+                    due
+                })
+                .collect()
         };
         let look_ups = due.into_iter().map(|(host, port)| {
             let look_up = self.resolver.resolve(host.clone(), port);
@@ -172,7 +195,10 @@ impl NameServers {
                 Entry::Fixed(addr) => add(*addr),
                 Entry::Name(host, port) => {
                     let answer = state.answers.get(&(host.clone(), *port));
-                    answer.into_iter().flat_map(|a| &a.addrs).for_each(|addr| add(*addr));
+                    answer
+                        .into_iter()
+                        .flat_map(|a| &a.addrs)
+                        .for_each(|addr| add(*addr));
                 }
             }
         }
@@ -181,7 +207,9 @@ impl NameServers {
 
     fn take(&self, name: &(String, u16), got: io::Result<Vec<SocketAddr>>) {
         let mut state = self.state.lock();
-        let Some(answer) = state.answers.get_mut(name) else { return };
+        let Some(answer) = state.answers.get_mut(name) else {
+            return;
+        };
         answer.asked = Some(Instant::now());
         match got {
             Ok(mut addrs) if !addrs.is_empty() => {
@@ -190,7 +218,10 @@ impl NameServers {
                 addrs.dedup();
                 answer.addrs = addrs;
             }
-            Ok(_) => tracing::warn!(host = %name.0, kept = answer.addrs.len(), "a name server's name has no address; keeping the last answer"),
+            Ok(_) => {
+                let kept = answer.addrs.len();
+                tracing::warn!(host = %name.0, kept, "a name server's name has no address; keeping the last answer");
+            }
             Err(error) => {
                 tracing::warn!(host = %name.0, %error, kept = answer.addrs.len(), "cannot resolve a name server's name; keeping the last answer");
             }
@@ -199,15 +230,20 @@ impl NameServers {
 }
 
 fn parse_entries(list: &str) -> Result<Vec<Entry>, CallError> {
-    let parts = list.split([';', ',']).map(str::trim).filter(|part| !part.is_empty());
-    parts.map(|part| {
-        let part = part.strip_prefix("http://").unwrap_or(part);
-        let (host, port) = split_addr(part)?;
-        Ok(match host.parse() {
-            Ok(ip) => Entry::Fixed(SocketAddr::new(ip, port)),
-            Err(_) => Entry::Name(host.to_owned(), port),
+    let parts = list
+        .split([';', ','])
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
+    parts
+        .map(|part| {
+            let addr = part.strip_prefix("http://").unwrap_or(part);
+            let (host, port) = split_addr(addr)?;
+            Ok(match host.parse() {
+                Ok(ip) => Entry::Fixed(SocketAddr::new(ip, port)),
+                Err(_) => Entry::Name(host.to_owned(), port),
+            })
         })
-    }).collect()
+        .collect()
 }
 
 #[cfg(test)]
@@ -234,7 +270,10 @@ mod tests {
 
     fn table(list: &str) -> (NameServers, Arc<Table>) {
         let table = Arc::new(Table::default());
-        (NameServers::with_resolver(list, Arc::clone(&table) as _).unwrap(), table)
+        (
+            NameServers::with_resolver(list, Arc::clone(&table) as _).unwrap(),
+            table,
+        )
     }
 
     fn texts(addrs: &[SocketAddr]) -> Vec<String> {

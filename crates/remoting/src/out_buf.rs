@@ -124,7 +124,9 @@ impl OutBuf {
     fn advance(&mut self, mut n: usize) {
         self.bytes -= n;
         while n > 0 {
-            let Some(first) = self.ready.front_mut() else { break };
+            let Some(first) = self.ready.front_mut() else {
+                break;
+            };
             if first.len() > n {
                 first.advance(n);
                 break;

@@ -62,7 +62,11 @@ impl Pending {
         }
         table.waiters.insert(opaque, tx);
         drop(table);
-        Ok(Slot { pending: Arc::clone(self), opaque, answer })
+        Ok(Slot {
+            pending: Arc::clone(self),
+            opaque,
+            answer,
+        })
     }
 
     /// A number for a request that expects no answer.
@@ -85,7 +89,6 @@ impl Pending {
         drop(waiters);
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.table.lock().waiters.len()
     }

@@ -78,7 +78,10 @@ pub struct Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("name", &self.config.name).field("local", &self.local).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("name", &self.config.name)
+            .field("local", &self.local)
+            .finish_non_exhaustive()
     }
 }
 
@@ -98,7 +101,14 @@ impl Server {
             io::Error::new(error.kind(), text)
         })?;
         let local = listener.local_addr()?;
-        Ok(Self { listener, local, config, dispatch, events, stats: Arc::default() })
+        Ok(Self {
+            listener,
+            local,
+            config,
+            dispatch,
+            events,
+            stats: Arc::default(),
+        })
     }
 
     /// The address bound, with the real port.
@@ -114,7 +124,14 @@ impl Server {
     /// Serves until `stop` is cancelled; then accepts no more, reads no more, answers what is in flight, and
     /// returns when all connections are closed, at the latest after [`ServerConfig::drain`].
     pub async fn run(self, stop: CancellationToken) {
-        let Self { listener, local, config, dispatch, events, stats } = self;
+        let Self {
+            listener,
+            local,
+            config,
+            dispatch,
+            events,
+            stats,
+        } = self;
         let tasks = TaskTracker::new();
         let open: Arc<Mutex<std::collections::HashMap<u64, Conn>>> = Arc::default();
         let mut back_off = BACK_OFF.0;
@@ -134,9 +151,19 @@ impl Server {
                         tracing::debug!(server = config.name, %peer, %error, "a connection was gone before it was served");
                         continue;
                     }
-                    let conn = Conn::new(peer, stream.local_addr().unwrap_or(local), config.limits.clone(), Arc::clone(&stats));
+                    let conn = Conn::new(
+                        peer,
+                        stream.local_addr().unwrap_or(local),
+                        config.limits.clone(),
+                        Arc::clone(&stats),
+                    );
                     open.lock().insert(conn.id(), conn.clone());
-                    let life = Life { conn: conn.clone(), events: Arc::clone(&events), open: Some(Arc::clone(&open)), ended: None };
+                    let life = Life {
+                        conn: conn.clone(),
+                        events: Arc::clone(&events),
+                        open: Some(Arc::clone(&open)),
+                        ended: None,
+                    };
                     tasks.spawn(serve(stream, conn, Arc::clone(&dispatch), life));
                 }
                 Err(error) if is_shortage(&error) => {
@@ -161,7 +188,11 @@ impl Server {
         drop(listener);
         tasks.close();
         let conns: Vec<Conn> = open.lock().values().cloned().collect();
-        tracing::info!(server = config.name, connections = conns.len(), "stopped listening; answering what is in flight");
+        tracing::info!(
+            server = config.name,
+            connections = conns.len(),
+            "stopped listening; answering what is in flight"
+        );
         for conn in &conns {
             conn.drain();
         }
