@@ -80,6 +80,7 @@ fn a_cluster_works_and_leaves_nothing() {
         images_can_be_loaded(&rig);
         killed_container_starts_again_with_its_data(&rig);
         cut_node_is_seen_and_heals(&rig);
+        stopped_node_boots_again(&rig);
     });
     if result.is_err() {
         println!("{}", rig.status().unwrap_or_default());
@@ -205,6 +206,36 @@ fn cut_node_is_seen_and_heals(rig: &Rig) {
     });
     rig.heal(node).unwrap();
     wait("ferromq-2 to be back", 90, || ready(rig, "ferromq-2") == "True");
+}
+
+fn stopped_node_boots_again(rig: &Rig) {
+    let node = rig.node("ferromq-3").unwrap();
+    let pod = kubectl(
+        rig,
+        &[
+            "get",
+            "pods",
+            "-l",
+            "app=web",
+            "--field-selector=spec.nodeName=ferromq-3",
+            "-o",
+            "name",
+        ],
+    );
+    rig.stop_node(node).unwrap();
+    wait("ferromq-3 to be missed", 90, || {
+        ready(rig, "ferromq-3") == "Unknown"
+    });
+    rig.start_node(node, &|_| ()).unwrap();
+    wait("ferromq-3 to be back", 120, || ready(rig, "ferromq-3") == "True");
+    wait("its pod to run again with its data", 180, || {
+        let starts = text(
+            rig.kubectl()
+                .args(["exec", pod.trim(), "--", "cat", "/data/starts"]),
+        );
+        starts.lines().count() >= 2
+    });
+    assert_eq!(rig.up(3, &|_| ()).unwrap(), Up::AlreadyUp);
 }
 
 fn ready(rig: &Rig, node: &str) -> String {

@@ -240,9 +240,15 @@ pub(crate) fn scheduler_args(paths: &Paths) -> Vec<String> {
     ]
 }
 
-/// The kubelet's command line, as the node sees it.
+/// The kubelet's command line, as the node sees it. It ends when its containerd does not answer, as it may while that
+/// recovers its containers, and relies on being started again.
 pub(crate) fn kubelet_args(node: Node) -> Vec<String> {
+    let again = r#"until "$@"; do echo "kubelet ended; starting it again"; sleep 0.5; done"#;
     vec![
+        "/bin/sh".into(),
+        "-c".into(),
+        again.into(),
+        "kubelet".into(),
         node_program("kubernetes", "kubelet"),
         format!("--config={NODE_ETC}/kubelet.json"),
         format!("--kubeconfig={NODE_ETC}/kubelet.kubeconfig"),

@@ -8,7 +8,11 @@ use crate::support::{Namespace, broker_cluster, in_cluster, root, run, same, tex
 /// A run of the Java client suite inside the cluster's network.
 fn java(name_server: &str, args: &[&str]) -> Command {
     let launcher = root().join("e2e/java/run-suite.sh");
-    let mut line = vec![launcher.to_str().expect("path is UTF-8"), "--namesrv", name_server];
+    let mut line = vec![
+        launcher.to_str().expect("path is UTF-8"),
+        "--namesrv",
+        name_server,
+    ];
     line.extend(args);
     in_cluster(&line)
 }
@@ -26,20 +30,36 @@ fn the_official_client_loses_nothing_while_every_broker_pod_is_replaced() {
     let ledger = std::env::temp_dir().join(format!("ferromq-ledger-{}.jsonl", std::process::id()));
     let ledger = ledger.to_str().expect("path is UTF-8");
     // Sync, async, one-way and batch sends to both groups; then push and pull consumers receive all of them.
-    run(&mut java(&name_server, &["send-phase", "--topic", "ledger", "--ledger", ledger]));
-    run(&mut java(&name_server, &["verify-phase", "--topic", "ledger", "--ledger", ledger]));
+    run(&mut java(
+        &name_server,
+        &["send-phase", "--topic", "ledger", "--ledger", ledger],
+    ));
+    run(&mut java(
+        &name_server,
+        &["verify-phase", "--topic", "ledger", "--ledger", ledger],
+    ));
 
     for group in 0..2 {
         space.replace_pod(&format!("life-{group}-0"));
         let cluster = space.wait_ready("mqc", "life");
         for broker in cluster["status"]["brokers"].as_array().expect("a row per broker") {
-            assert_eq!(broker["lastStopClean"], true, "a deleted pod stops cleanly: {broker}");
+            assert_eq!(
+                broker["lastStopClean"], true,
+                "a deleted pod stops cleanly: {broker}"
+            );
         }
     }
 
-    same("routes", &crate::support::ferroctl(&name_server, &["topic", "route", "ledger"]), &route);
+    same(
+        "routes",
+        &crate::support::ferroctl(&name_server, &["topic", "route", "ledger"]),
+        &route,
+    );
     // A fresh group reads everything again, and each message id given before the restarts still resolves.
-    run(&mut java(&name_server, &["verify-phase", "--topic", "ledger", "--ledger", ledger]));
+    run(&mut java(
+        &name_server,
+        &["verify-phase", "--topic", "ledger", "--ledger", ledger],
+    ));
     std::fs::remove_file(ledger).expect("remove the ledger");
 }
 
@@ -54,6 +74,11 @@ fn pods_are_restricted_and_images_small() {
     let pods = space.json(&["pods"]);
     for pod in pods["items"].as_array().expect("a list") {
         let container = &pod["spec"]["containers"][0];
-        assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true, "{}", text(pod, "/metadata/name"));
+        assert_eq!(
+            container["securityContext"]["readOnlyRootFilesystem"],
+            true,
+            "{}",
+            text(pod, "/metadata/name")
+        );
     }
 }

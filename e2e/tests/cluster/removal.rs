@@ -9,7 +9,12 @@ fn volumes_outlive_the_cluster_and_are_taken_up_again() {
     run(&mut space.apply(&topic("kept", "keep", "kept", 4)));
     space.wait_ready("mqc", "keep");
     space.wait_ready("mqt", "kept");
-    let sent = ferroctl(&space.name_server("keep"), &["bench", "send", "--topic", "kept", "--count", "500", "--run", "r1"]);
+    let sent = ferroctl(
+        &space.name_server("keep"),
+        &[
+            "bench", "send", "--topic", "kept", "--count", "500", "--run", "r1",
+        ],
+    );
     assert_eq!(sent["sent"], 500, "{sent}");
 
     run(&mut space.kubectl(&["delete", "mqc", "keep"]));
@@ -23,16 +28,26 @@ fn volumes_outlive_the_cluster_and_are_taken_up_again() {
             .map(|o| format!("{}/{}", text(o, "/kind"), text(o, "/metadata/name")))
             .filter(|n| n != "ConfigMap/kube-root-ca.crt")
             .collect();
-        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{left:?}"))
+        }
     });
     let claims = space.json(&["pvc"]);
-    assert_eq!(claims["items"].as_array().expect("a list").len(), 1, "the volume claim is kept: {claims}");
+    assert_eq!(
+        claims["items"].as_array().expect("a list").len(),
+        1,
+        "the volume claim is kept: {claims}"
+    );
 
     run(&mut space.apply(&broker_cluster("keep", 1)));
     space.wait_ready("mqc", "keep");
     let got = ferroctl(
         &space.name_server("keep"),
-        &["bench", "receive", "--topic", "kept", "--count", "500", "--run", "r1", "--group", "after"],
+        &[
+            "bench", "receive", "--topic", "kept", "--count", "500", "--run", "r1", "--group", "after",
+        ],
     );
     assert_eq!(got["missing"], 0, "{got}");
 }
@@ -45,10 +60,21 @@ fn an_operator_killed_in_mid_reconcile_is_resumed() {
     // As soon as the first object exists the operator dies without notice, in the middle of the rest.
     wait_for("the first object", || {
         let list = space.json(&["services"]);
-        if list["items"].as_array().is_some_and(|i| !i.is_empty()) { Ok(()) } else { Err("no service yet".to_owned()) }
+        if list["items"].as_array().is_some_and(|i| !i.is_empty()) {
+            Ok(())
+        } else {
+            Err("no service yet".to_owned())
+        }
     });
     let mut kill = crate::support::kubectl();
-    kill.args(["-n", "ferromq-system", "delete", "pod", "-l", "app.kubernetes.io/name=ferromq-operator"]);
+    kill.args([
+        "-n",
+        "ferromq-system",
+        "delete",
+        "pod",
+        "-l",
+        "app.kubernetes.io/name=ferromq-operator",
+    ]);
     run(kill.args(["--grace-period=0", "--force"]));
     space.wait_ready("mqc", "killed");
     space.wait_ready("mqt", "t");

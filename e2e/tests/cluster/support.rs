@@ -26,7 +26,10 @@ pub(crate) fn wait_for<T>(what: &str, mut check: impl FnMut() -> Result<T, Strin
 
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("e2e has a parent").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("e2e has a parent")
+        .to_path_buf()
 }
 
 /// Runs a command to its end; panics with everything it printed when it fails.
@@ -50,7 +53,10 @@ pub(crate) fn refused(command: &mut Command) -> String {
 }
 
 fn output(command: &mut Command) -> Output {
-    command.stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("start {command:?}: {e}"))
+    command
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|e| panic!("start {command:?}: {e}"))
 }
 
 /// Runs a program of this machine inside the first node's network, where cluster addresses resolve to pods.
@@ -128,7 +134,11 @@ impl Namespace {
             let is_ready = found["status"]["conditions"]
                 .as_array()
                 .is_some_and(|c| c.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"));
-            if text(found, "/metadata/uid") != old && is_ready { Ok(()) } else { Err(found["status"].to_string()) }
+            if text(found, "/metadata/uid") != old && is_ready {
+                Ok(())
+            } else {
+                Err(found["status"].to_string())
+            }
         });
     }
 }
@@ -136,14 +146,24 @@ impl Namespace {
 impl Drop for Namespace {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            for what in [&["get", "mqc,mqt,pods,pvc,svc", "-o", "wide"][..], &["describe", "mqc,mqt"], &["get", "events"]] {
+            for what in [
+                &["get", "mqc,mqt,pods,pvc,svc", "-o", "wide"][..],
+                &["describe", "mqc,mqt"],
+                &["get", "events"],
+            ] {
                 let shown = self.kubectl(what).output();
                 if let Ok(shown) = shown {
-                    eprintln!("{}{}", String::from_utf8_lossy(&shown.stdout), String::from_utf8_lossy(&shown.stderr));
+                    eprintln!(
+                        "{}{}",
+                        String::from_utf8_lossy(&shown.stdout),
+                        String::from_utf8_lossy(&shown.stderr)
+                    );
                 }
             }
         }
-        let deleted = kubectl().args(["delete", "namespace", &self.0, "--wait=false"]).output();
+        let deleted = kubectl()
+            .args(["delete", "namespace", &self.0, "--wait=false"])
+            .output();
         if let Err(e) = deleted {
             eprintln!("delete namespace {}: {e}", self.0);
         }
@@ -164,7 +184,10 @@ pub(crate) fn ready(object: &Value) -> (String, String) {
     let generation = &object["metadata"]["generation"];
     let observed = &object["status"]["observedGeneration"];
     if generation != observed {
-        return ("Unknown".to_owned(), format!("generation {generation} not observed yet ({observed})"));
+        return (
+            "Unknown".to_owned(),
+            format!("generation {generation} not observed yet ({observed})"),
+        );
     }
     let conditions = object["status"]["conditions"].as_array();
     let ready = conditions.and_then(|all| all.iter().find(|c| c["type"] == "Ready"));
@@ -176,7 +199,10 @@ pub(crate) fn ready(object: &Value) -> (String, String) {
 
 /// A text inside a JSON document, by JSON pointer.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_else(|| panic!("no text at {pointer} in {value}"))
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_else(|| panic!("no text at {pointer} in {value}"))
 }
 
 /// Asserts equality with the whole of both sides shown.

@@ -9,20 +9,32 @@ use crate::support::{Namespace, broker_cluster, ferroctl, run, same, topic, wait
 /// Queue counts of a topic on each broker that has it, by broker name.
 fn queues(name_server: &str, topic: &str) -> BTreeMap<String, (u64, u64)> {
     let route = ferroctl(name_server, &["topic", "route", topic]);
-    let Some(data) = route["queueDatas"].as_array() else { return BTreeMap::new() };
+    let Some(data) = route["queueDatas"].as_array() else {
+        return BTreeMap::new();
+    };
     data.iter()
         .map(|q| {
             let count = |key: &str| q[key].as_u64().unwrap_or_default();
-            (q["brokerName"].as_str().unwrap_or_default().to_owned(), (count("readQueueNums"), count("writeQueueNums")))
+            (
+                q["brokerName"].as_str().unwrap_or_default().to_owned(),
+                (count("readQueueNums"), count("writeQueueNums")),
+            )
         })
         .collect()
 }
 
 fn wait_for_queues(name_server: &str, topic: &str, brokers: &[&str], count: u64) {
-    let wanted: BTreeMap<String, (u64, u64)> = brokers.iter().map(|b| ((*b).to_owned(), (count, count))).collect();
+    let wanted: BTreeMap<String, (u64, u64)> = brokers
+        .iter()
+        .map(|b| ((*b).to_owned(), (count, count)))
+        .collect();
     wait_for(&format!("{topic} with {count} queues on {brokers:?}"), || {
         let now = queues(name_server, topic);
-        if now == wanted { Ok(()) } else { Err(format!("{now:?}")) }
+        if now == wanted {
+            Ok(())
+        } else {
+            Err(format!("{now:?}"))
+        }
     });
 }
 
@@ -58,18 +70,36 @@ fn two_passes_with_no_change_write_nothing() {
     let settled = wait_for("versions to settle", || {
         let (first, passes) = (versions(&space), passes());
         wait_for("a further pass over everything", || {
-            if passes_since(&passes) >= 2 { Ok(()) } else { Err("the operator has not passed twice yet".to_owned()) }
+            if passes_since(&passes) >= 2 {
+                Ok(())
+            } else {
+                Err("the operator has not passed twice yet".to_owned())
+            }
         });
         let second = versions(&space);
-        if first == second { Ok(first) } else { Err("still changing".to_owned()) }
+        if first == second {
+            Ok(first)
+        } else {
+            Err("still changing".to_owned())
+        }
     });
     let tables = ferroctl(&name_server, &["topic", "get", "still"]);
 
     // From here on nothing may change while the operator passes twice more, and once more after its restart.
     let before = passes();
-    wait_for("two more passes", || if passes_since(&before) >= 2 { Ok(()) } else { Err("not yet".to_owned()) });
+    wait_for("two more passes", || {
+        if passes_since(&before) >= 2 {
+            Ok(())
+        } else {
+            Err("not yet".to_owned())
+        }
+    });
     same("resource versions", &versions(&space), &settled);
-    same("topic on the brokers", &ferroctl(&name_server, &["topic", "get", "still"]), &tables);
+    same(
+        "topic on the brokers",
+        &ferroctl(&name_server, &["topic", "get", "still"]),
+        &tables,
+    );
 }
 
 /// Every object of the namespace that the operator could write, with its version.
@@ -80,8 +110,16 @@ fn versions(space: &Namespace) -> BTreeMap<String, String> {
     items
         .iter()
         .map(|o| {
-            let of = |pointer: &str| o.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-            (format!("{}/{}", of("/kind"), of("/metadata/name")), of("/metadata/resourceVersion"))
+            let of = |pointer: &str| {
+                o.pointer(pointer)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            (
+                format!("{}/{}", of("/kind"), of("/metadata/name")),
+                of("/metadata/resourceVersion"),
+            )
         })
         .collect()
 }
