@@ -28,6 +28,7 @@ if ! flock -n 9; then
 fi
 work=$(mktemp -d "$cache/.build-XXXXXX")
 policy=/usr/sbin/policy-rc.d
+policy_mark="written by the set-up of FerroMQ's rig"
 policy_is_ours=
 cleanup() {
     local status=$?
@@ -42,6 +43,7 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 # What an earlier run left when it was killed outright. The lock says that nobody is using it.
+if grep -qs "$policy_mark" "$policy"; then rm -f "$policy"; fi
 find "$cache" -maxdepth 1 -name '.build-*' ! -path "$work" -exec rm -rf {} +
 : >"$log"
 
@@ -60,6 +62,8 @@ missing_packages() {
     for need in "${needs[@]}"; do
         package=${need% *} probe=${need#* }
         case $probe in
+        # Only a static one can stand in an image alone.
+        busybox) command -v busybox >/dev/null && ! ldd "$(command -v busybox)" >/dev/null 2>&1 || echo "$package" ;;
         /*) [ -e "$probe" ] || echo "$package" ;;
         *) PATH=$PATH:/usr/sbin:/sbin command -v "$probe" >/dev/null || echo "$package" ;;
         esac
@@ -78,7 +82,7 @@ install_packages() {
     # Debian starts the services of a package when it installs it; the rig runs its own etcd and containerd.
     if [ ! -e "$policy" ]; then
         policy_is_ours=1
-        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        printf '#!/bin/sh\n# %s\nexit 101\n' "$policy_mark" >"$policy"
         chmod 755 "$policy"
     fi
     local apt=(apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 install)
@@ -114,6 +118,10 @@ build() {
         say "$name $version: there"
         return
     fi
+    case $name in
+    pause) command -v cc >/dev/null || die "no C compiler: run this script's part packages first" ;;
+    *) command -v go >/dev/null || die "no Go: install Go 1.24 or newer (https://go.dev/dl) and try again" ;;
+    esac
     say "$name $version: building"
     mkdir "$work/$name"
     "$make" "$work/$name" >>"$log" 2>&1
