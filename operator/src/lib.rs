@@ -8,8 +8,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod controller;
 pub mod covers;
 pub mod crd;
+pub mod digest;
 pub mod keys;
 pub mod names;
 pub mod quantity;

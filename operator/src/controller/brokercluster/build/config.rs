@@ -1,0 +1,78 @@
+//! The text of broker.conf and namesrv.conf.
+//!
+//! Java's properties format: `key=value`, with backslash escapes and `\uXXXX` for what is not printable ASCII. Keys are
+//! sorted, so that equal settings make equal text and nothing is rolled without a reason.
+
+use super::super::validate::{Group, ValidCluster};
+use crate::names;
+use std::collections::BTreeMap;
+
+/// broker.conf of one broker.
+pub(super) fn broker(cluster: &ValidCluster, group: &Group, ordinal: i32, address: &str, capacity: i64) -> String {
+    let mut keys = cluster.config.clone();
+    let role = if ordinal == 0 { cluster.master_role } else { "SLAVE" };
+    for (key, value) in [
+        ("brokerClusterName", cluster.cluster_name.clone()),
+        ("brokerName", group.broker_name.clone()),
+        ("brokerId", ordinal.to_string()),
+        ("brokerRole", role.to_owned()),
+        ("flushDiskType", cluster.flush.to_owned()),
+        ("namesrvAddr", names::namesrv_address(&cluster.name, &cluster.namespace)),
+        ("brokerIP1", address.to_owned()),
+        ("brokerIP2", address.to_owned()),
+        ("listenPort", names::BROKER_PORT.to_string()),
+        ("storePathRootDir", names::STORE_PATH.to_owned()),
+        ("storePathCommitLog", format!("{}/commitlog", names::STORE_PATH)),
+        ("storeCapacityBytes", capacity.to_string()),
+        ("httpPort", names::HTTP_PORT.to_string()),
+        ("httpTokenFile", format!("{}/token", names::SECRET_PATH)),
+    ] {
+        keys.insert(key.to_owned(), value);
+    }
+    text(&keys)
+}
+
+/// namesrv.conf.
+pub(super) fn namesrv() -> String {
+    let keys = [
+        ("listenPort", names::NAMESRV_PORT.to_string()),
+        ("httpPort", names::HTTP_PORT.to_string()),
+        ("kvConfigPath", format!("{}/kvConfig.json", names::NAMESRV_PATH)),
+        ("configStorePath", format!("{}/namesrv.properties", names::NAMESRV_PATH)),
+    ];
+    text(&keys.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())
+}
+
+fn text(keys: &BTreeMap<String, String>) -> String {
+    let mut out = String::from("# Written by ferromq-operator; changes are overwritten.\n");
+    for (key, value) in keys {
+        out.push_str(key);
+        out.push('=');
+        for (i, c) in value.chars().enumerate() {
+            match c {
+                '\\' => out.push_str("\\\\"),
+                ' ' if i == 0 => out.push_str("\\ "),
+                '\t' => out.push_str("\\t"),
+                ' '..='~' => out.push(c),
+                _ => {
+                    for unit in c.encode_utf16(&mut [0; 2]) {
+                        out.push_str(&format!("\\u{unit:04X}"));
+                    }
+                }
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_escaped_as_java_reads_them() {
+        let keys = BTreeMap::from([("a".to_owned(), " x\\y é😀".to_owned())]);
+        assert!(text(&keys).ends_with("a=\\ x\\\\y \\u00E9\\uD83D\\uDE00\n"), "{}", text(&keys));
+    }
+}

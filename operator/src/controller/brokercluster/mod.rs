@@ -1,0 +1,4 @@
+//! Reconciles a `BrokerCluster`.
+
+pub mod build;
+pub mod validate;
