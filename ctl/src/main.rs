@@ -1,3 +1,33 @@
 //! Administration of RocketMQ clusters from the command line.
+//!
+//! The command line is read in [`cli`], carried out in [`cmd`] and [`bench`], shown by [`output`]; [`failure`] turns
+//! errors into words on standard error and an exit code.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod bench;
+mod cli;
+mod cmd;
+mod context;
+mod failure;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = match cli::with_mqadmin_case(std::env::args_os()) {
+        Ok(args) => args,
+        Err(message) => return failure::usage(&message),
+    };
+    let cli = cli::Cli::parse_from(args);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failure::report(&anyhow::Error::new(error).context("start the runtime")),
+    };
+    match runtime.block_on(cmd::run(cli)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::report(&error),
+    }
+}

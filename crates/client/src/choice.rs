@@ -22,7 +22,9 @@ pub(crate) fn next_queue<'a>(
     }
     let start = turn % queues.len();
     let round = || queues[start..].iter().chain(&queues[..start]);
-    round().find(|queue| !avoid(&queue.broker_name)).or_else(|| round().next())
+    round()
+        .find(|queue| !avoid(&queue.broker_name))
+        .or_else(|| round().next())
 }
 
 /// The queue of an ordering key: Java's string hash, so that Java and Rust producers agree.
@@ -72,7 +74,9 @@ mod tests {
     #[test]
     fn turns_go_round_all_queues() {
         let queues = queues();
-        let picked: Vec<_> = (0..8).filter_map(|t| next_queue(&queues, t, &|_| false)).collect();
+        let picked: Vec<_> = (0..8)
+            .filter_map(|t| next_queue(&queues, t, &|_| false))
+            .collect();
         assert_eq!(picked[..4], queues.iter().collect::<Vec<_>>()[..]);
         assert_eq!(picked[..4], picked[4..]);
         assert_eq!(next_queue(&[], 3, &|_| false), None);

@@ -76,7 +76,9 @@ impl Client {
         }
         let link = Link::new(&config, Dispatch::none())?;
         let local_address = config::local_address(&config.name_servers);
-        let id = config.client_id.unwrap_or_else(|| config::make_client_id(local_address));
+        let id = config
+            .client_id
+            .unwrap_or_else(|| config::make_client_id(local_address));
         let inner = Inner {
             id: id.clone(),
             local_address,
@@ -91,14 +93,24 @@ impl Client {
             let routes = routes.clone();
             async move { routes.refresh_all().await }
         }));
-        let (routes, members, stop) = (inner.routes.clone(), Arc::clone(&inner.members), inner.stop.clone());
+        let (routes, members, stop) = (
+            inner.routes.clone(),
+            Arc::clone(&inner.members),
+            inner.stop.clone(),
+        );
         inner.tasks.spawn(every(config.heartbeat, stop, move || {
-            let beat = Heart { id: id.clone(), link: link.clone(), routes: routes.clone() };
+            let beat = Heart {
+                id: id.clone(),
+                link: link.clone(),
+                routes: routes.clone(),
+            };
             let data = members.lock().heartbeat(&beat.id);
             async move { beat.beat(data).await }
         }));
         inner.tasks.close();
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     /// The client's identity at the brokers.
@@ -163,7 +175,13 @@ impl Client {
     }
 
     pub(crate) fn join_producers(&self, group: &str) {
-        *self.inner.members.lock().producers.entry(group.to_owned()).or_default() += 1;
+        *self
+            .inner
+            .members
+            .lock()
+            .producers
+            .entry(group.to_owned())
+            .or_default() += 1;
     }
 
     pub(crate) fn leave_producers(&self, group: &str) {
@@ -180,7 +198,10 @@ impl Client {
     pub(crate) async fn join_consumers(&self, data: ConsumerData) {
         let heartbeat = {
             let mut members = self.inner.members.lock();
-            let entry = members.consumers.entry(data.group_name.clone()).or_insert((0, data));
+            let entry = members
+                .consumers
+                .entry(data.group_name.clone())
+                .or_insert((0, data));
             entry.0 += 1;
             members.heartbeat(&self.inner.id)
         };
@@ -195,7 +216,9 @@ impl Client {
     pub(crate) async fn leave_consumers(&self, group: &str) {
         {
             let mut members = self.inner.members.lock();
-            let Some(entry) = members.consumers.get_mut(group) else { return };
+            let Some(entry) = members.consumers.get_mut(group) else {
+                return;
+            };
             entry.0 -= 1;
             if entry.0 > 0 {
                 return;
@@ -203,7 +226,12 @@ impl Client {
             members.consumers.remove(group);
         }
         let brokers = self.inner.routes.brokers(false);
-        join_all(brokers.into_iter().map(|broker| self.unregister(broker, None, Some(group)))).await;
+        join_all(
+            brokers
+                .into_iter()
+                .map(|broker| self.unregister(broker, None, Some(group))),
+        )
+        .await;
     }
 
     /// Runs something beside the caller, owned and ended by this client.
@@ -220,7 +248,9 @@ impl Client {
 
 impl Members {
     fn heartbeat(&self, id: &str) -> HeartbeatData {
-        let producers = self.producers.keys().map(|group| ProducerData { group_name: group.clone() });
+        let producers = self.producers.keys().map(|group| ProducerData {
+            group_name: group.clone(),
+        });
         HeartbeatData {
             client_id: id.to_owned(),
             producer_data_set: producers.collect(),

@@ -47,7 +47,10 @@ impl Default for ClientConfig {
 impl ClientConfig {
     /// Default settings with the given name server list.
     pub fn new(name_servers: impl Into<String>) -> Self {
-        Self { name_servers: name_servers.into(), ..Self::default() }
+        Self {
+            name_servers: name_servers.into(),
+            ..Self::default()
+        }
     }
 
     /// Sets the time for one call.
@@ -68,7 +71,11 @@ impl ClientConfig {
 /// The address that packets to the first name server would leave from; loopback if that cannot be told.
 /// No packet is sent.
 pub(crate) fn local_address(name_servers: &str) -> IpAddr {
-    let first = name_servers.split(';').map(str::trim).find(|s| !s.is_empty()).unwrap_or_default();
+    let first = name_servers
+        .split(';')
+        .map(str::trim)
+        .find(|s| !s.is_empty())
+        .unwrap_or_default();
     let probe = || {
         let literal: std::net::SocketAddr = first.parse().ok()?;
         let any = if literal.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
@@ -81,7 +88,10 @@ pub(crate) fn local_address(name_servers: &str) -> IpAddr {
         socket.connect("192.0.2.1:9").ok()?;
         socket.local_addr().ok().map(|a| a.ip())
     };
-    probe().or_else(outward).filter(|ip| !ip.is_unspecified()).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    probe()
+        .or_else(outward)
+        .filter(|ip| !ip.is_unspecified())
+        .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 /// `ip@pid#random`, the shape of Java's ids, so that tools show it alike.
@@ -109,6 +119,9 @@ mod tests {
 
     #[test]
     fn the_local_address_towards_loopback_is_loopback() {
-        assert_eq!(local_address("127.0.0.1:9876; b:9876"), IpAddr::V4(Ipv4Addr::LOCALHOST));
+        assert_eq!(
+            local_address("127.0.0.1:9876; b:9876"),
+            IpAddr::V4(Ipv4Addr::LOCALHOST)
+        );
     }
 }

@@ -32,7 +32,9 @@ pub enum ClientError {
         reason: String,
     },
     /// The connection could not be opened. The request was not sent.
-    #[error("cannot connect to {address}: {reason}; check that it is running and reachable from this machine")]
+    #[error(
+        "cannot connect to {address}: {reason}; check that it is running and reachable from this machine"
+    )]
     Connect {
         /// `host:port` of the peer.
         address: String,
@@ -82,7 +84,9 @@ pub enum ClientError {
         topic: String,
     },
     /// The topic is routed, but no queue can be used for what was asked.
-    #[error("topic {topic:?} has no queue that is {need}; check its permission and that its brokers have a master")]
+    #[error(
+        "topic {topic:?} has no queue that is {need}; check its permission and that its brokers have a master"
+    )]
     NoQueue {
         /// The topic asked for.
         topic: String,
@@ -147,7 +151,13 @@ impl fmt::Display for Attempts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, attempt) in self.0.iter().enumerate() {
             let gap = if i == 0 { "" } else { "; " };
-            write!(f, "{gap}{} after {} ms: {}", attempt.broker, attempt.took.as_millis(), attempt.error)?;
+            write!(
+                f,
+                "{gap}{} after {} ms: {}",
+                attempt.broker,
+                attempt.took.as_millis(),
+                attempt.error
+            )?;
         }
         Ok(())
     }
@@ -169,7 +179,11 @@ pub struct Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = code_name(self.code);
-        write!(f, "{} answered {} with code {} {name}", self.address, self.request, self.code)?;
+        write!(
+            f,
+            "{} answered {} with code {} {name}",
+            self.address, self.request, self.code
+        )?;
         let remark = self.remark.trim();
         if !remark.is_empty() {
             write!(f, ": {remark}")?;
@@ -242,8 +256,12 @@ pub fn code_name(code: i32) -> &'static str {
 fn hint(code: i32) -> Option<&'static str> {
     Some(match code {
         2 | 215 => "the broker is busy; send more slowly or try again in a moment",
-        3 => "the peer does not know this request; check that the address is a broker's or a name server's, as needed",
-        13 => "check the message size (maxMessageSize), the topic's length (127) and the properties (32767 bytes)",
+        3 => {
+            "the peer does not know this request; check that the address is a broker's or a name server's, as needed"
+        }
+        13 => {
+            "check the message size (maxMessageSize), the topic's length (127) and the properties (32767 bytes)"
+        }
         14 => "the broker takes no writes now: it is stopping, a slave, or its disk is full",
         16 => "check the permission of the topic and of the broker, and that the group may consume",
         17 => "create the topic first, or allow automatic creation (autoCreateTopicEnable)",
@@ -297,12 +315,18 @@ mod tests {
             topic: "T".into(),
             attempts: vec![
                 attempt(refused(1)),
-                attempt(ClientError::Connect { address: "a:1".into(), reason: "refused".into() }),
+                attempt(ClientError::Connect {
+                    address: "a:1".into(),
+                    reason: "refused".into(),
+                }),
             ],
         };
         assert!(error.is_unreachable());
         assert_eq!(error.code(), None);
         let text = error.to_string();
-        assert!(text.contains("2 attempt(s)") && text.contains("broker-a after 7 ms"), "{text}");
+        assert!(
+            text.contains("2 attempt(s)") && text.contains("broker-a after 7 ms"),
+            "{text}"
+        );
     }
 }

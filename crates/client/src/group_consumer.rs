@@ -9,9 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferromq_protocol::body::{
-    ConsumeFromWhere, ConsumeType, ConsumerData, MessageModel, SubscriptionData,
-};
+use ferromq_protocol::body::{ConsumeFromWhere, ConsumeType, ConsumerData, MessageModel, SubscriptionData};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -126,12 +124,21 @@ impl GroupConsumer {
         let queues = consumer.queues(&config.topic).await?;
         client.join_consumers(membership(&config)).await;
         let (sender, batches) = mpsc::channel(config.buffer.max(1));
-        let shared = Arc::new(Shared { consumer, config, done: Mutex::default() });
+        let shared = Arc::new(Shared {
+            consumer,
+            config,
+            done: Mutex::default(),
+        });
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let keeper = keep(Arc::clone(&shared), queues, sender, tasks.clone(), stop.clone());
         tasks.spawn(until(stop.clone(), keeper));
         tasks.spawn(until(stop.clone(), store_regularly(Arc::clone(&shared))));
-        Ok(Self { batches, shared, tasks, stop })
+        Ok(Self {
+            batches,
+            shared,
+            tasks,
+            stop,
+        })
     }
 
     /// The next batch of any queue. Waits until there is one. Cancel safe: no batch is lost.
@@ -141,7 +148,10 @@ impl GroupConsumer {
 
     /// Says that a batch is dealt with, and all before it in its queue.
     pub fn done(&self, batch: &Batch) {
-        self.shared.done.lock().insert(batch.queue.clone(), batch.next_offset);
+        self.shared
+            .done
+            .lock()
+            .insert(batch.queue.clone(), batch.next_offset);
     }
 
     /// Stores the offsets of all that is done, now.
@@ -161,7 +171,11 @@ impl GroupConsumer {
         self.tasks.close();
         self.tasks.wait().await;
         let stored = self.shared.store().await;
-        self.shared.consumer.client().leave_consumers(&self.shared.config.group).await;
+        self.shared
+            .consumer
+            .client()
+            .leave_consumers(&self.shared.config.group)
+            .await;
         stored
     }
 }
@@ -169,7 +183,9 @@ impl GroupConsumer {
 impl Shared {
     async fn store(&self) -> Result<()> {
         let done: Vec<(MessageQueue, i64)> = self.done.lock().drain().collect();
-        let stores = done.iter().map(|(queue, offset)| self.consumer.commit(queue, *offset));
+        let stores = done
+            .iter()
+            .map(|(queue, offset)| self.consumer.commit(queue, *offset));
         let mut result = Ok(());
         for ((queue, offset), stored) in done.iter().zip(join_all(stores).await) {
             if let Err(error) = stored {
@@ -210,7 +226,11 @@ async fn keep(
             }
         }
         tokio::time::sleep(LOOK_FOR_QUEUES).await;
-        queues = shared.consumer.queues(&shared.config.topic).await.unwrap_or_default();
+        queues = shared
+            .consumer
+            .queues(&shared.config.topic)
+            .await
+            .unwrap_or_default();
     }
 }
 
@@ -231,11 +251,20 @@ async fn read(shared: Arc<Shared>, queue: MessageQueue, sender: mpsc::Sender<Bat
             }
         };
         if pulled.status == PullStatus::OffsetMoved {
-            tracing::warn!(?queue, offset, next = pulled.next_offset, "the offset was outside the queue");
+            tracing::warn!(
+                ?queue,
+                offset,
+                next = pulled.next_offset,
+                "the offset was outside the queue"
+            );
         }
         offset = pulled.next_offset;
         if !pulled.messages.is_empty() {
-            let batch = Batch { queue: queue.clone(), messages: pulled.messages, next_offset: offset };
+            let batch = Batch {
+                queue: queue.clone(),
+                messages: pulled.messages,
+                next_offset: offset,
+            };
             if sender.send(batch).await.is_err() {
                 return;
             }

@@ -11,7 +11,9 @@ use std::time::Duration;
 use ferromq_protocol::code::{request_name, response};
 use ferromq_protocol::command::Command;
 use ferromq_protocol::fastjson;
-use ferromq_remoting::{CallError, Client as Remoting, ClientConfig as RemotingConfig, Dispatch, NameServers, SendError};
+use ferromq_remoting::{
+    CallError, Client as Remoting, ClientConfig as RemotingConfig, Dispatch, NameServers, SendError,
+};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
@@ -54,7 +56,9 @@ impl Link {
             hedge_after: config.hedge_after,
             preferred: Mutex::new(None),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
     }
 
     /// The time for calls without one of their own.
@@ -181,8 +185,16 @@ pub(crate) fn body<T: DeserializeOwned>(address: &str, request: &'static str, an
     fastjson::from_slice(&answer.body).map_err(|error| bad_answer(address, request, error))
 }
 
-pub(crate) fn bad_answer(address: &str, request: &'static str, reason: impl ToString) -> ClientError {
-    ClientError::BadAnswer { address: address.to_owned(), request, reason: reason.to_string() }
+pub(crate) fn bad_answer(
+    address: &str,
+    request: &'static str,
+    reason: impl std::fmt::Display,
+) -> ClientError {
+    ClientError::BadAnswer {
+        address: address.to_owned(),
+        request,
+        reason: reason.to_string(),
+    }
 }
 
 pub(crate) fn name_of(code: i32) -> &'static str {
@@ -192,20 +204,42 @@ pub(crate) fn name_of(code: i32) -> &'static str {
 fn translate(error: CallError, address: &str, request: &'static str) -> ClientError {
     let address = address.to_owned();
     match error {
-        CallError::Address { addr, reason } => ClientError::BadAddress { address: addr, reason },
+        CallError::Address { addr, reason } => ClientError::BadAddress {
+            address: addr,
+            reason,
+        },
         CallError::Connect { reason, .. } | CallError::Send(SendError::Closed { reason, .. }) => {
-            ClientError::Connect { address, reason: reason.to_string() }
+            ClientError::Connect {
+                address,
+                reason: reason.to_string(),
+            }
         }
-        CallError::Send(error @ SendError::TooLarge { .. }) => {
-            ClientError::NotSent { request, reason: error.to_string() }
-        }
-        CallError::Send(error) => ClientError::Overloaded { address, reason: error.to_string() },
-        CallError::Refused { remark } => ClientError::NotSent { request, reason: remark },
-        CallError::Timeout { after, .. } => ClientError::TimedOut { address, request, after },
-        CallError::Lost { reason, .. } => {
-            ClientError::Disconnected { address, request, reason: reason.to_string() }
-        }
+        CallError::Send(error @ SendError::TooLarge { .. }) => ClientError::NotSent {
+            request,
+            reason: error.to_string(),
+        },
+        CallError::Send(error) => ClientError::Overloaded {
+            address,
+            reason: error.to_string(),
+        },
+        CallError::Refused { remark } => ClientError::NotSent {
+            request,
+            reason: remark,
+        },
+        CallError::Timeout { after, .. } => ClientError::TimedOut {
+            address,
+            request,
+            after,
+        },
+        CallError::Lost { reason, .. } => ClientError::Disconnected {
+            address,
+            request,
+            reason: reason.to_string(),
+        },
         CallError::ClientClosed => ClientError::Closed,
-        other => ClientError::NotSent { request, reason: other.to_string() },
+        other => ClientError::NotSent {
+            request,
+            reason: other.to_string(),
+        },
     }
 }

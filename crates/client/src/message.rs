@@ -34,7 +34,12 @@ pub struct Message {
 impl Message {
     /// A message without tag, keys or properties.
     pub fn new(topic: impl Into<String>, body: impl Into<Bytes>) -> Self {
-        Self { topic: topic.into(), body: body.into(), flag: 0, properties: Vec::new() }
+        Self {
+            topic: topic.into(),
+            body: body.into(),
+            flag: 0,
+            properties: Vec::new(),
+        }
     }
 
     /// Sets the tag that consumers filter by.
@@ -76,12 +81,17 @@ impl Message {
 
     /// The value of a property.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.properties.iter().find(|(have, _)| have == name).map(|(_, value)| value.as_str())
+        self.properties
+            .iter()
+            .find(|(have, _)| have == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// All properties in the order they were set.
     pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.properties.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.properties
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The properties in stored form: `name 0x01 value 0x02 …`, without a trailing separator.
@@ -112,23 +122,34 @@ impl Message {
         let mut size = 0;
         for (name, value) in &self.properties {
             if name.is_empty() || value.is_empty() {
-                return Err(invalid(format!("property {name:?} is empty; leave it out instead")));
+                return Err(invalid(format!(
+                    "property {name:?} is empty; leave it out instead"
+                )));
             }
-            if [name, value].iter().any(|text| text.contains([NAME_END, PAIR_END])) {
-                return Err(invalid(format!("property {name:?} holds 0x01 or 0x02, which separate properties")));
+            if [name, value]
+                .iter()
+                .any(|text| text.contains([NAME_END, PAIR_END]))
+            {
+                return Err(invalid(format!(
+                    "property {name:?} holds 0x01 or 0x02, which separate properties"
+                )));
             }
             size += name.len() + value.len() + 2;
         }
         if size > MAX_LEN - RESERVED {
             let limit = MAX_LEN - RESERVED;
-            return Err(invalid(format!("its properties take {size} bytes, the limit is {limit}")));
+            return Err(invalid(format!(
+                "its properties take {size} bytes, the limit is {limit}"
+            )));
         }
         Ok(())
     }
 }
 
 pub(crate) fn invalid(reason: impl Into<String>) -> ClientError {
-    ClientError::InvalidMessage { reason: reason.into() }
+    ClientError::InvalidMessage {
+        reason: reason.into(),
+    }
 }
 
 #[cfg(test)]
@@ -137,8 +158,16 @@ mod tests {
 
     #[test]
     fn joins_properties_without_a_trailing_separator() {
-        let message = Message::new("T", "x").tag("A").key("k1").key("k2").property("p", "1").property("p", "2");
-        assert_eq!(message.joined_properties(), "TAGS\u{1}A\u{2}KEYS\u{1}k1 k2\u{2}p\u{1}2");
+        let message = Message::new("T", "x")
+            .tag("A")
+            .key("k1")
+            .key("k2")
+            .property("p", "1")
+            .property("p", "2");
+        assert_eq!(
+            message.joined_properties(),
+            "TAGS\u{1}A\u{2}KEYS\u{1}k1 k2\u{2}p\u{1}2"
+        );
     }
 
     #[test]

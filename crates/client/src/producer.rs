@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use ferromq_protocol::batch::{self, BatchMessage};
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::Command;
 use ferromq_protocol::header::{SendMessage, SendMessageResponse};
 use ferromq_protocol::message_id::UniqueIds;
 use ferromq_protocol::names::topics;
 use ferromq_protocol::properties::names;
-use ferromq_protocol::batch::{self, BatchMessage};
 use ferromq_protocol::{compress, sysflag};
 
 use crate::MessageQueue;
@@ -68,7 +68,10 @@ impl Default for ProducerConfig {
 impl ProducerConfig {
     /// Default settings for a group.
     pub fn new(group: impl Into<String>) -> Self {
-        Self { group: group.into(), ..Self::default() }
+        Self {
+            group: group.into(),
+            ..Self::default()
+        }
     }
 
     /// Sets the time for one send.
@@ -171,7 +174,15 @@ impl Producer {
     pub(crate) fn new(client: Client, config: ProducerConfig) -> Self {
         let ids = UniqueIds::new(client.inner().local_address, std::process::id(), random() as u32);
         let turn = AtomicUsize::new(random() as usize);
-        Self { inner: Arc::new(Inner { client, config, ids, turn, shunned: Shunned::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                client,
+                config,
+                ids,
+                turn,
+                shunned: Shunned::default(),
+            }),
+        }
     }
 
     /// Sends a message to the next queue in turn.
@@ -221,7 +232,12 @@ impl Producer {
 
     async fn route(&self, topic: &str) -> Result<Arc<Route>> {
         let most = self.inner.config.new_topic_queues;
-        self.inner.client.inner().routes.get_for_send(topic, topics::AUTO_CREATE, most).await
+        self.inner
+            .client
+            .inner()
+            .routes
+            .get_for_send(topic, topics::AUTO_CREATE, most)
+            .await
     }
 
     fn next<'a>(&self, route: &'a Route, last: Option<&str>) -> Option<&'a MessageQueue> {
@@ -244,7 +260,9 @@ impl Producer {
                 Err(_) => return Err(failed(parcel, attempts)),
             };
             let last = attempts.last().map(|attempt| attempt.broker.as_str());
-            let Some(queue) = self.next(&route, last) else { return Err(no_queue(&parcel.topic)) };
+            let Some(queue) = self.next(&route, last) else {
+                return Err(no_queue(&parcel.topic));
+            };
             let started = Instant::now();
             let error = match self.attempt(parcel, &route, queue, deadline).await {
                 Ok(receipt) => return Ok(receipt),
@@ -303,8 +321,16 @@ impl Producer {
         let address = master(route, queue)?;
         let request = self.request(parcel, queue.queue_id);
         let name = link::name_of(request.code);
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let answer = self.inner.client.inner().link.call(address, request, left).await?;
+        let left = deadline
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_millis(1));
+        let answer = self
+            .inner
+            .client
+            .inner()
+            .link
+            .call(address, request, left)
+            .await?;
         let status = match answer.code {
             response::SUCCESS => SendStatus::Stored,
             response::FLUSH_DISK_TIMEOUT => SendStatus::FlushDiskTimeout,
@@ -312,14 +338,18 @@ impl Producer {
             response::SLAVE_NOT_AVAILABLE => SendStatus::SlaveNotAvailable,
             _ => return Err(link::refusal(address, name, answer)),
         };
-        let header: SendMessageResponse<'_> =
-            answer.header().map_err(|error| link::bad_answer(address, name, error))?;
+        let header: SendMessageResponse<'_> = answer
+            .header()
+            .map_err(|error| link::bad_answer(address, name, error))?;
         self.inner.shunned.succeeded(&queue.broker_name);
         Ok(SendReceipt {
             status,
             message_ids: parcel.message_ids.clone(),
             offset_ids: header.msg_id.split(',').map(str::to_owned).collect(),
-            queue: MessageQueue { queue_id: header.queue_id, ..queue.clone() },
+            queue: MessageQueue {
+                queue_id: header.queue_id,
+                ..queue.clone()
+            },
             queue_offset: header.queue_offset,
             transaction_id: header.transaction_id.map(str::to_owned),
         })
@@ -331,7 +361,10 @@ impl Producer {
         if unreachable {
             self.inner.shunned.failed(&queue.broker_name, Instant::now());
         }
-        let outdated = matches!(error.code(), Some(response::TOPIC_NOT_EXIST | response::NO_PERMISSION));
+        let outdated = matches!(
+            error.code(),
+            Some(response::TOPIC_NOT_EXIST | response::NO_PERMISSION)
+        );
         if unreachable || outdated {
             let (routes, topic) = (self.inner.client.inner().routes.clone(), topic.to_owned());
             self.inner.client.spawn(async move {
@@ -361,7 +394,9 @@ impl Producer {
             max_reconsume_times: None,
             batch: parcel.code == request::SEND_BATCH_MESSAGE,
         };
-        Command::request(parcel.code).with_header(&header).with_body(parcel.body.clone())
+        Command::request(parcel.code)
+            .with_header(&header)
+            .with_body(parcel.body.clone())
     }
 
     fn pack(&self, mut message: Message) -> Result<Parcel> {
@@ -414,14 +449,26 @@ impl Producer {
             ids.push(self.identify(message));
             let properties = message.joined_properties();
             let (flag, properties) = (message.flag, properties.as_bytes());
-            batch::encode([BatchMessage { flag, body: &message.body, properties }], &mut body);
+            batch::encode(
+                [BatchMessage {
+                    flag,
+                    body: &message.body,
+                    properties,
+                }],
+                &mut body,
+            );
         }
         if body.len() > self.inner.config.max_message_size {
             let limit = self.inner.config.max_message_size;
-            let reason = format!("the batch takes {} bytes, the limit is {limit}; send fewer at a time", body.len());
+            let reason = format!(
+                "the batch takes {} bytes, the limit is {limit}; send fewer at a time",
+                body.len()
+            );
             return Err(invalid(reason));
         }
-        let properties = wait.map(|value| format!("{}\u{1}{value}", names::WAIT)).unwrap_or_default();
+        let properties = wait
+            .map(|value| format!("{}\u{1}{value}", names::WAIT))
+            .unwrap_or_default();
         Ok(Parcel {
             code: request::SEND_BATCH_MESSAGE,
             topic,
@@ -446,16 +493,24 @@ impl Producer {
 }
 
 fn master<'a>(route: &'a Route, queue: &MessageQueue) -> Result<&'a str> {
-    let unknown = || ClientError::UnknownBroker { broker: queue.broker_name.clone() };
+    let unknown = || ClientError::UnknownBroker {
+        broker: queue.broker_name.clone(),
+    };
     route.master(&queue.broker_name).ok_or_else(unknown)
 }
 
 fn no_queue(topic: &str) -> ClientError {
-    ClientError::NoQueue { topic: topic.to_owned(), need: "writable" }
+    ClientError::NoQueue {
+        topic: topic.to_owned(),
+        need: "writable",
+    }
 }
 
 fn failed(parcel: &Parcel, attempts: Vec<Attempt>) -> ClientError {
-    ClientError::SendFailed { topic: parcel.topic.clone(), attempts }
+    ClientError::SendFailed {
+        topic: parcel.topic.clone(),
+        attempts,
+    }
 }
 
 pub(crate) fn now_millis() -> i64 {

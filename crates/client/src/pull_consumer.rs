@@ -37,14 +37,21 @@ pub struct PullRequest {
 
 impl Default for PullRequest {
     fn default() -> Self {
-        Self { max: 32, hold: Duration::from_secs(15), tags: "*".into() }
+        Self {
+            max: 32,
+            hold: Duration::from_secs(15),
+            tags: "*".into(),
+        }
     }
 }
 
 impl PullRequest {
     /// Asks for at most so many messages.
     pub fn new(max: i32) -> Self {
-        Self { max, ..Self::default() }
+        Self {
+            max,
+            ..Self::default()
+        }
     }
 
     /// Sets how long the broker may wait for a message.
@@ -103,7 +110,11 @@ pub struct PullConsumer {
 
 impl PullConsumer {
     pub(crate) fn new(client: Client, group: String) -> Self {
-        Self { client, group: group.into(), readers: Arc::default() }
+        Self {
+            client,
+            group: group.into(),
+            readers: Arc::default(),
+        }
     }
 
     /// The group.
@@ -118,7 +129,10 @@ impl PullConsumer {
     pub async fn queues(&self, topic: &str) -> Result<Vec<MessageQueue>> {
         let route = self.route(topic).await?;
         if route.subscribe.is_empty() {
-            return Err(ClientError::NoQueue { topic: topic.to_owned(), need: "readable" });
+            return Err(ClientError::NoQueue {
+                topic: topic.to_owned(),
+                need: "readable",
+            });
         }
         Ok(route.subscribe.clone())
     }
@@ -127,7 +141,9 @@ impl PullConsumer {
     pub async fn pull(&self, queue: &MessageQueue, offset: i64, ask: &PullRequest) -> Result<Pulled> {
         let route = self.route(&queue.topic).await?;
         let reader = self.readers.lock().get(queue).copied().unwrap_or(0);
-        let address = route.reader(&queue.broker_name, reader).ok_or_else(|| unknown(queue))?;
+        let address = route
+            .reader(&queue.broker_name, reader)
+            .ok_or_else(|| unknown(queue))?;
         let suspend = if ask.hold.is_zero() { 0 } else { flags::SUSPEND };
         let header = PullMessage {
             consumer_group: &self.group,
@@ -145,7 +161,9 @@ impl PullConsumer {
         let request = Command::request(request::PULL_MESSAGE).with_header(&header);
         let name = link::name_of(request.code);
         let link = &self.client.inner().link;
-        let answer = link.call(address, request, ask.hold + BEYOND_HOLD.max(link.call_timeout())).await?;
+        let answer = link
+            .call(address, request, ask.hold + BEYOND_HOLD.max(link.call_timeout()))
+            .await?;
         let status = match answer.code {
             response::SUCCESS => PullStatus::Found,
             response::PULL_NOT_FOUND => PullStatus::NoNewMessage,
@@ -153,8 +171,9 @@ impl PullConsumer {
             response::PULL_OFFSET_MOVED => PullStatus::OffsetMoved,
             _ => return Err(link::refusal(address, name, answer)),
         };
-        let header: PullMessageResponse =
-            answer.header().map_err(|error| link::bad_answer(address, name, error))?;
+        let header: PullMessageResponse = answer
+            .header()
+            .map_err(|error| link::bad_answer(address, name, error))?;
         self.remember_reader(queue, header.suggest_which_broker_id);
         let mut messages = match status {
             PullStatus::Found => received::parse_all(&answer.body, Some(&Arc::from(queue.topic.as_str())))
@@ -178,31 +197,41 @@ impl PullConsumer {
     /// The group's stored offset of a queue: the next to consume. `None` if nothing is stored.
     pub async fn committed(&self, queue: &MessageQueue) -> Result<Option<i64>> {
         let address = self.master(queue).await?;
-        self.admin().group_offset(&address, &self.group, &queue.topic, queue.queue_id).await
+        self.admin()
+            .group_offset(&address, &self.group, &queue.topic, queue.queue_id)
+            .await
     }
 
     /// Stores the group's offset of a queue, the next to consume, and waits for the broker's word.
     pub async fn commit(&self, queue: &MessageQueue, offset: i64) -> Result<()> {
         let address = self.master(queue).await?;
-        self.admin().set_group_offset(&address, &self.group, &queue.topic, queue.queue_id, offset).await
+        self.admin()
+            .set_group_offset(&address, &self.group, &queue.topic, queue.queue_id, offset)
+            .await
     }
 
     /// First offset of a queue.
     pub async fn min_offset(&self, queue: &MessageQueue) -> Result<i64> {
         let address = self.master(queue).await?;
-        self.admin().min_offset(&address, &queue.topic, queue.queue_id).await
+        self.admin()
+            .min_offset(&address, &queue.topic, queue.queue_id)
+            .await
     }
 
     /// One past the last offset of a queue.
     pub async fn max_offset(&self, queue: &MessageQueue) -> Result<i64> {
         let address = self.master(queue).await?;
-        self.admin().max_offset(&address, &queue.topic, queue.queue_id).await
+        self.admin()
+            .max_offset(&address, &queue.topic, queue.queue_id)
+            .await
     }
 
     /// The offset of the message stored nearest to a time, in milliseconds since 1970.
     pub async fn offset_by_time(&self, queue: &MessageQueue, timestamp: i64) -> Result<i64> {
         let address = self.master(queue).await?;
-        self.admin().offset_by_time(&address, &queue.topic, queue.queue_id, timestamp).await
+        self.admin()
+            .offset_by_time(&address, &queue.topic, queue.queue_id, timestamp)
+            .await
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -220,7 +249,10 @@ impl PullConsumer {
     /// The master's address, else that of any broker of the group: slaves answer questions about offsets too.
     async fn master(&self, queue: &MessageQueue) -> Result<String> {
         let route = self.route(&queue.topic).await?;
-        route.reader(&queue.broker_name, 0).map(str::to_owned).ok_or_else(|| unknown(queue))
+        route
+            .reader(&queue.broker_name, 0)
+            .map(str::to_owned)
+            .ok_or_else(|| unknown(queue))
     }
 
     fn remember_reader(&self, queue: &MessageQueue, id: i64) {
@@ -234,5 +266,7 @@ impl PullConsumer {
 }
 
 fn unknown(queue: &MessageQueue) -> ClientError {
-    ClientError::UnknownBroker { broker: queue.broker_name.clone() }
+    ClientError::UnknownBroker {
+        broker: queue.broker_name.clone(),
+    }
 }

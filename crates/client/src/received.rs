@@ -65,9 +65,16 @@ impl ReceivedMessage {
         if self.sys_flag & sysflag::COMPRESSED == 0 {
             return Ok(self.body.clone());
         }
-        let failed = |reason: String| BodyError { message_id: self.message_id(), reason };
-        let kind = sysflag::compression(self.sys_flag)
-            .ok_or_else(|| failed(format!("system flag {:#x} names no known compression", self.sys_flag)))?;
+        let failed = |reason: String| BodyError {
+            message_id: self.message_id(),
+            reason,
+        };
+        let kind = sysflag::compression(self.sys_flag).ok_or_else(|| {
+            failed(format!(
+                "system flag {:#x} names no known compression",
+                self.sys_flag
+            ))
+        })?;
         let body = compress::inflate(kind, &self.body, INFLATE_CAP);
         body.map(Bytes::from).map_err(|error| failed(error.to_string()))
     }
@@ -99,7 +106,8 @@ impl ReceivedMessage {
 
     /// The id that the sender gave it, else the broker's.
     pub fn message_id(&self) -> String {
-        self.property(names::UNIQ_KEY).map_or_else(|| self.offset_id(), str::to_owned)
+        self.property(names::UNIQ_KEY)
+            .map_or_else(|| self.offset_id(), str::to_owned)
     }
 
     /// The broker's id: its address and the place in its log.

@@ -34,8 +34,14 @@ impl Route {
     pub fn from_data(topic: &str, data: &TopicRouteData) -> Self {
         let mut brokers: HashMap<String, BTreeMap<i64, String>> = HashMap::new();
         for broker in &data.broker_datas {
-            let addresses = broker.broker_addrs.iter().map(|(id, address)| (*id, address.clone()));
-            brokers.entry(broker.broker_name.clone()).or_default().extend(addresses);
+            let addresses = broker
+                .broker_addrs
+                .iter()
+                .map(|(id, address)| (*id, address.clone()));
+            brokers
+                .entry(broker.broker_name.clone())
+                .or_default()
+                .extend(addresses);
         }
         let has_master = |name: &str| brokers.get(name).is_some_and(|a| a.contains_key(&0));
         let mut publish = Vec::new();
@@ -49,7 +55,11 @@ impl Route {
                 push(&mut publish, topic, name, queues.write_queue_nums);
             }
         }
-        if let Some(order) = data.order_topic_conf.as_deref().and_then(|text| ordered(topic, text)) {
+        if let Some(order) = data
+            .order_topic_conf
+            .as_deref()
+            .and_then(|text| ordered(topic, text))
+        {
             publish = order;
         }
         let key = |q: &MessageQueue| (q.broker_name.clone(), q.queue_id);
@@ -57,7 +67,12 @@ impl Route {
         publish.dedup();
         subscribe.sort_by_cached_key(key);
         subscribe.dedup();
-        Self { publish, subscribe, brokers, provisional: false }
+        Self {
+            publish,
+            subscribe,
+            brokers,
+            provisional: false,
+        }
     }
 
     /// The route that `topic` will have once the brokers have made it from a template's route.
@@ -68,7 +83,10 @@ impl Route {
             queues.read_queue_nums = number;
             queues.write_queue_nums = number;
         }
-        Self { provisional: true, ..Self::from_data(topic, &data) }
+        Self {
+            provisional: true,
+            ..Self::from_data(topic, &data)
+        }
     }
 
     /// Address of a broker's master.
@@ -86,7 +104,11 @@ impl Route {
 
 fn push(out: &mut Vec<MessageQueue>, topic: &str, broker: &str, queues: i32) {
     for id in 0..queues.min(MAX_QUEUES) {
-        out.push(MessageQueue { topic: topic.into(), broker_name: broker.into(), queue_id: id });
+        out.push(MessageQueue {
+            topic: topic.into(),
+            broker_name: broker.into(),
+            queue_id: id,
+        });
     }
 }
 
@@ -114,7 +136,6 @@ mod tests {
             cluster: "C".into(),
             broker_name: name.into(),
             broker_addrs: ids.iter().map(|id| (*id, format!("{name}:{id}"))).collect(),
-            ..BrokerData::default()
         }
     }
 
@@ -129,13 +150,21 @@ mod tests {
     }
 
     fn names(queues: &[MessageQueue]) -> Vec<String> {
-        queues.iter().map(|q| format!("{}{}", q.broker_name, q.queue_id)).collect()
+        queues
+            .iter()
+            .map(|q| format!("{}{}", q.broker_name, q.queue_id))
+            .collect()
     }
 
     #[test]
     fn permissions_and_masters_decide_the_queues() {
         let data = TopicRouteData {
-            broker_datas: vec![broker("b", &[0, 1]), broker("a", &[1]), broker("c", &[0]), broker("d", &[0])],
+            broker_datas: vec![
+                broker("b", &[0, 1]),
+                broker("a", &[1]),
+                broker("c", &[0]),
+                broker("d", &[0]),
+            ],
             queue_datas: vec![
                 queues("b", 2, 1, 6),
                 queues("a", 1, 1, 6),
@@ -164,8 +193,14 @@ mod tests {
         };
         let route = Route::from_data("T", &data);
         assert_eq!(names(&route.publish), ["a0", "b0", "b1"]);
-        let nonsense = TopicRouteData { order_topic_conf: Some("broken".into()), ..data };
-        assert_eq!(names(&Route::from_data("T", &nonsense).publish), ["b0", "b1", "b2", "b3"]);
+        let nonsense = TopicRouteData {
+            order_topic_conf: Some("broken".into()),
+            ..data
+        };
+        assert_eq!(
+            names(&Route::from_data("T", &nonsense).publish),
+            ["b0", "b1", "b2", "b3"]
+        );
     }
 
     #[test]

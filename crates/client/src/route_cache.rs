@@ -36,7 +36,10 @@ pub(crate) struct RouteCache {
 
 impl RouteCache {
     pub(crate) fn new(link: Link) -> Self {
-        Self { link, entries: Arc::default() }
+        Self {
+            link,
+            entries: Arc::default(),
+        }
     }
 
     /// The topic's route, from the cache or the name servers.
@@ -63,7 +66,9 @@ impl RouteCache {
         }
         let data = match fetch(&self.link, template).await {
             Err(ClientError::NoRoute { .. }) => {
-                return Err(ClientError::NoRoute { topic: topic.to_owned() });
+                return Err(ClientError::NoRoute {
+                    topic: topic.to_owned(),
+                });
             }
             result => result?,
         };
@@ -101,7 +106,11 @@ impl RouteCache {
         let entries = self.entries.read();
         let brokers = entries.values().flat_map(|entry| entry.route.brokers.values());
         let wanted = |id: i64| !masters_only || id == 0;
-        brokers.flatten().filter(|(id, _)| wanted(**id)).map(|(_, address)| address.clone()).collect()
+        brokers
+            .flatten()
+            .filter(|(id, _)| wanted(**id))
+            .map(|(_, address)| address.clone())
+            .collect()
     }
 
     fn cached(&self, topic: &str) -> Option<Arc<Route>> {
@@ -112,7 +121,10 @@ impl RouteCache {
     }
 
     fn store(&self, topic: &str, route: &Arc<Route>) {
-        let entry = Entry { route: Arc::clone(route), fetched: Instant::now() };
+        let entry = Entry {
+            route: Arc::clone(route),
+            fetched: Instant::now(),
+        };
         self.entries.write().insert(topic.to_owned(), entry);
     }
 }
@@ -122,14 +134,19 @@ pub(crate) async fn fetch(link: &Link, topic: &str) -> Result<TopicRouteData> {
     let request = Command::request(request::GET_ROUTEINFO_BY_TOPIC)
         .with_ext("topic", topic)
         .with_ext("acceptStandardJsonOnly", "true");
-    let (address, answer) = link.ask_name_servers(&request).await.map_err(|error| no_route(topic, error))?;
+    let (address, answer) = link
+        .ask_name_servers(&request)
+        .await
+        .map_err(|error| no_route(topic, error))?;
     link::body(&address, link::name_of(request.code), &answer)
 }
 
 /// Code 17 on a route request means that there is no route.
 pub(crate) fn no_route(topic: &str, error: ClientError) -> ClientError {
     match error.code() {
-        Some(response::TOPIC_NOT_EXIST) => ClientError::NoRoute { topic: topic.to_owned() },
+        Some(response::TOPIC_NOT_EXIST) => ClientError::NoRoute {
+            topic: topic.to_owned(),
+        },
         _ => error,
     }
 }

@@ -12,14 +12,18 @@ use crate::error::Result;
 impl Admin {
     /// The broker's figures under RocketMQ's names, all as text: `putTps`, `commitLogMaxOffset`, …
     pub async fn runtime_info(&self, broker: &str) -> Result<BTreeMap<String, String>> {
-        let table: KvTable =
-            self.ask_json(broker, Command::request(request::GET_BROKER_RUNTIME_INFO)).await?;
+        let table: KvTable = self
+            .ask_json(broker, Command::request(request::GET_BROKER_RUNTIME_INFO))
+            .await?;
         Ok(table.table.into_iter().collect())
     }
 
     /// The broker's configuration.
     pub async fn broker_config(&self, broker: &str) -> Result<BTreeMap<String, String>> {
-        let answer = self.link.ask(broker, Command::request(request::GET_BROKER_CONFIG)).await?;
+        let answer = self
+            .link
+            .ask(broker, Command::request(request::GET_BROKER_CONFIG))
+            .await?;
         Ok(lines_to_pairs(&answer.body))
     }
 
@@ -35,16 +39,19 @@ impl Admin {
 
     /// Deletes commit log files that are past their time, now.
     pub async fn delete_expired_commit_log(&self, broker: &str) -> Result<()> {
-        self.tell(broker, Command::request(request::DELETE_EXPIRED_COMMITLOG)).await
+        self.tell(broker, Command::request(request::DELETE_EXPIRED_COMMITLOG))
+            .await
     }
 
     /// Deletes consume queue files whose messages are gone.
     pub async fn clean_expired_queues(&self, broker: &str) -> Result<()> {
-        self.tell(broker, Command::request(request::CLEAN_EXPIRED_CONSUMEQUEUE)).await
+        self.tell(broker, Command::request(request::CLEAN_EXPIRED_CONSUMEQUEUE))
+            .await
     }
 
     /// Deletes the queues of topics that the broker does not have.
     pub async fn clean_unused_topics(&self, broker: &str) -> Result<()> {
-        self.tell(broker, Command::request(request::CLEAN_UNUSED_TOPIC)).await
+        self.tell(broker, Command::request(request::CLEAN_UNUSED_TOPIC))
+            .await
     }
 }

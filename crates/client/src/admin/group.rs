@@ -1,6 +1,8 @@
 //! Consumer groups of one broker.
 
-use ferromq_protocol::body::{ConsumeStats, ConsumerConnection, GroupList, SubscriptionGroupConfig, SubscriptionGroupTable};
+use ferromq_protocol::body::{
+    ConsumeStats, ConsumerConnection, GroupList, SubscriptionGroupConfig, SubscriptionGroupTable,
+};
 use ferromq_protocol::code::request;
 use ferromq_protocol::command::Command;
 use ferromq_protocol::fastjson;
@@ -12,20 +14,27 @@ use crate::error::Result;
 impl Admin {
     /// Creates a consumer group on a broker, or changes it to be as given.
     pub async fn upsert_group(&self, broker: &str, group: &SubscriptionGroupConfig) -> Result<()> {
-        let request = Command::request(request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
-            .with_body(fastjson::to_vec(group));
+        let request =
+            Command::request(request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP).with_body(fastjson::to_vec(group));
         self.tell(broker, request).await
     }
 
     /// All consumer groups of a broker and the version of that table.
     pub async fn groups(&self, broker: &str) -> Result<SubscriptionGroupTable> {
-        self.ask_json(broker, Command::request(request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).await
+        self.ask_json(
+            broker,
+            Command::request(request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+        )
+        .await
     }
 
     /// Deletes a consumer group from a broker, on wish with its offsets.
     pub async fn delete_group(&self, broker: &str, group: &str, remove_offset: bool) -> Result<()> {
-        let request = Command::request(request::DELETE_SUBSCRIPTIONGROUP)
-            .with_header(&DeleteSubscriptionGroup { group_name: group, remove_offset });
+        let request =
+            Command::request(request::DELETE_SUBSCRIPTIONGROUP).with_header(&DeleteSubscriptionGroup {
+                group_name: group,
+                remove_offset,
+            });
         self.tell(broker, request).await
     }
 
@@ -36,8 +45,10 @@ impl Admin {
         group: &str,
         topic: Option<&str>,
     ) -> Result<ConsumeStats> {
-        let request = Command::request(request::GET_CONSUME_STATS)
-            .with_header(&GetConsumeStats { consumer_group: group, topic });
+        let request = Command::request(request::GET_CONSUME_STATS).with_header(&GetConsumeStats {
+            consumer_group: group,
+            topic,
+        });
         self.ask_json(broker, request).await
     }
 
@@ -46,8 +57,10 @@ impl Admin {
     /// # Errors
     /// Code 206 if none is connected.
     pub async fn consumer_connections(&self, broker: &str, group: &str) -> Result<ConsumerConnection> {
-        let request = Command::request(request::GET_CONSUMER_CONNECTION_LIST)
-            .with_header(&ConsumerGroupHeader { consumer_group: group });
+        let request =
+            Command::request(request::GET_CONSUMER_CONNECTION_LIST).with_header(&ConsumerGroupHeader {
+                consumer_group: group,
+            });
         self.ask_json(broker, request).await
     }
 

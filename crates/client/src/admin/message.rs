@@ -30,7 +30,14 @@ pub struct KeyQuery<'a> {
 impl<'a> KeyQuery<'a> {
     /// Up to 64 messages of any time.
     pub fn new(topic: &'a str, key: &'a str) -> Self {
-        Self { topic, key, max: 64, begin: 0, end: i64::MAX, unique: false }
+        Self {
+            topic,
+            key,
+            max: 64,
+            begin: 0,
+            end: i64::MAX,
+            unique: false,
+        }
     }
 }
 
@@ -44,9 +51,11 @@ impl Admin {
             Command::request(request::VIEW_MESSAGE_BY_ID).with_header(&ViewMessage { offset: physical });
         let name = link::name_of(request.code);
         let answer = self.link.ask(broker, request).await?;
-        let mut messages = received::parse_all(&answer.body, None)
-            .map_err(|error| link::bad_answer(broker, name, error))?;
-        messages.pop().ok_or_else(|| link::bad_answer(broker, name, "it holds no message"))
+        let mut messages =
+            received::parse_all(&answer.body, None).map_err(|error| link::bad_answer(broker, name, error))?;
+        messages
+            .pop()
+            .ok_or_else(|| link::bad_answer(broker, name, "it holds no message"))
     }
 
     /// The message with an offset id, which holds the address of the broker that stored it.
@@ -75,8 +84,9 @@ impl Admin {
         let request = Command::request(request::QUERY_MESSAGE).with_header(&header);
         let name = link::name_of(request.code);
         match self.link.ask(broker, request).await {
-            Ok(answer) => received::parse_all(&answer.body, None)
-                .map_err(|error| link::bad_answer(broker, name, error)),
+            Ok(answer) => {
+                received::parse_all(&answer.body, None).map_err(|error| link::bad_answer(broker, name, error))
+            }
             Err(error) if error.code() == Some(response::QUERY_NOT_FOUND) => Ok(Vec::new()),
             Err(error) => Err(error),
         }

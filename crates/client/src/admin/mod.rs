@@ -29,8 +29,8 @@ pub mod topic;
 
 pub use ferromq_protocol::body::{
     BrokerData, ClusterInfo, ConsumeStats, ConsumerConnection, DataVersion, OffsetWrapper, QueueData,
-    SubscriptionGroupConfig, SubscriptionGroupTable, TopicConfig, TopicConfigTable, TopicFilterType, TopicOffset,
-    TopicRouteData, TopicStatsTable,
+    SubscriptionGroupConfig, SubscriptionGroupTable, TopicConfig, TopicConfigTable, TopicFilterType,
+    TopicOffset, TopicRouteData, TopicStatsTable,
 };
 pub use ferromq_protocol::header::BrokerIdentity;
 
@@ -66,7 +66,9 @@ impl Admin {
     /// [`crate::ClientError::BadAddress`] if the name server list cannot be read. An empty list is allowed: then
     /// only methods that name a broker work.
     pub fn new(config: &ClientConfig) -> Result<Self> {
-        Ok(Self { link: Link::new(config, Dispatch::none())? })
+        Ok(Self {
+            link: Link::new(config, Dispatch::none())?,
+        })
     }
 
     pub(crate) fn with_link(link: Link) -> Self {
@@ -107,7 +109,9 @@ fn lines_to_pairs(body: &Bytes) -> std::collections::BTreeMap<String, String> {
     let text = String::from_utf8_lossy(body);
     let pairs = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     let pairs = pairs.filter_map(|line| line.split_once('='));
-    pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
+    pairs
+        .map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()))
+        .collect()
 }
 
 /// Pairs as the lines that `java.util.Properties` reads back.

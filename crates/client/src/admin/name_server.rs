@@ -7,8 +7,8 @@ use ferromq_protocol::body::{ClusterInfo, KvTable, TopicList, TopicRouteData};
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::Command;
 use ferromq_protocol::header::{
-    AddWritePermResponse, BrokerIdentity, BrokerNameHeader, ClusterHeader, DeleteTopicInNamesrv, GetKvConfigResponse,
-    GetRouteInfo, KvKey, KvNamespace, PutKvConfig, WipeWritePermResponse,
+    AddWritePermResponse, BrokerIdentity, BrokerNameHeader, ClusterHeader, DeleteTopicInNamesrv,
+    GetKvConfigResponse, GetRouteInfo, KvKey, KvNamespace, PutKvConfig, WipeWritePermResponse,
 };
 
 use super::{Admin, lines_to_pairs, pairs_to_lines};
@@ -27,12 +27,14 @@ impl Admin {
 
     /// All clusters and brokers that a name server knows.
     pub async fn cluster_info(&self) -> Result<ClusterInfo> {
-        self.ask_names_json(Command::request(request::GET_BROKER_CLUSTER_INFO)).await
+        self.ask_names_json(Command::request(request::GET_BROKER_CLUSTER_INFO))
+            .await
     }
 
     /// All clusters and brokers that this name server knows.
     pub async fn cluster_info_at(&self, name_server: &str) -> Result<ClusterInfo> {
-        self.ask_json(name_server, Command::request(request::GET_BROKER_CLUSTER_INFO)).await
+        self.ask_json(name_server, Command::request(request::GET_BROKER_CLUSTER_INFO))
+            .await
     }
 
     /// A topic's route.
@@ -48,9 +50,13 @@ impl Admin {
     /// # Errors
     /// [`crate::ClientError::NoRoute`] if it does not know the topic.
     pub async fn route_at(&self, name_server: &str, topic: &str) -> Result<TopicRouteData> {
-        let request = Command::request(request::GET_ROUTEINFO_BY_TOPIC)
-            .with_header(&GetRouteInfo { topic, accept_standard_json_only: true });
-        self.ask_json(name_server, request).await.map_err(|error| no_route(topic, error))
+        let request = Command::request(request::GET_ROUTEINFO_BY_TOPIC).with_header(&GetRouteInfo {
+            topic,
+            accept_standard_json_only: true,
+        });
+        self.ask_json(name_server, request)
+            .await
+            .map_err(|error| no_route(topic, error))
     }
 
     /// Names of all topics, sorted.
@@ -79,8 +85,10 @@ impl Admin {
         topic: &str,
         cluster: Option<&str>,
     ) -> Result<()> {
-        let request = Command::request(request::DELETE_TOPIC_IN_NAMESRV)
-            .with_header(&DeleteTopicInNamesrv { topic, cluster_name: cluster });
+        let request = Command::request(request::DELETE_TOPIC_IN_NAMESRV).with_header(&DeleteTopicInNamesrv {
+            topic,
+            cluster_name: cluster,
+        });
         self.tell(name_server, request).await
     }
 
@@ -92,7 +100,9 @@ impl Admin {
         let name = link::name_of(request.code);
         let answer = self.link.ask(name_server, request).await?;
         let header = answer.header::<WipeWritePermResponse>();
-        Ok(header.map_err(|error| link::bad_answer(name_server, name, error))?.wipe_topic_count)
+        Ok(header
+            .map_err(|error| link::bad_answer(name_server, name, error))?
+            .wipe_topic_count)
     }
 
     /// Gives all topics of a broker read and write permission at this name server. Returns how many topics that
@@ -103,18 +113,27 @@ impl Admin {
         let name = link::name_of(request.code);
         let answer = self.link.ask(name_server, request).await?;
         let header = answer.header::<AddWritePermResponse>();
-        Ok(header.map_err(|error| link::bad_answer(name_server, name, error))?.add_topic_count)
+        Ok(header
+            .map_err(|error| link::bad_answer(name_server, name, error))?
+            .add_topic_count)
     }
 
     /// Takes a broker out of this name server's tables, as the broker itself does when it stops.
     pub async fn unregister_broker(&self, name_server: &str, broker: &BrokerIdentity<'_>) -> Result<()> {
-        self.tell(name_server, Command::request(request::UNREGISTER_BROKER).with_header(broker)).await
+        self.tell(
+            name_server,
+            Command::request(request::UNREGISTER_BROKER).with_header(broker),
+        )
+        .await
     }
 
     /// Sets a configuration value at this name server.
     pub async fn put_kv(&self, name_server: &str, namespace: &str, key: &str, value: &str) -> Result<()> {
-        let request =
-            Command::request(request::PUT_KV_CONFIG).with_header(&PutKvConfig { namespace, key, value });
+        let request = Command::request(request::PUT_KV_CONFIG).with_header(&PutKvConfig {
+            namespace,
+            key,
+            value,
+        });
         self.tell(name_server, request).await
     }
 
@@ -152,7 +171,10 @@ impl Admin {
 
     /// This name server's configuration.
     pub async fn name_server_config(&self, name_server: &str) -> Result<BTreeMap<String, String>> {
-        let answer = self.link.ask(name_server, Command::request(request::GET_NAMESRV_CONFIG)).await?;
+        let answer = self
+            .link
+            .ask(name_server, Command::request(request::GET_NAMESRV_CONFIG))
+            .await?;
         Ok(lines_to_pairs(&answer.body))
     }
 
@@ -162,8 +184,7 @@ impl Admin {
         name_server: &str,
         settings: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
-        let request =
-            Command::request(request::UPDATE_NAMESRV_CONFIG).with_body(pairs_to_lines(settings));
+        let request = Command::request(request::UPDATE_NAMESRV_CONFIG).with_body(pairs_to_lines(settings));
         self.tell(name_server, request).await
     }
 }

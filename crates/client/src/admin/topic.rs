@@ -21,16 +21,24 @@ impl Admin {
             read_queue_nums: topic.read_queue_nums,
             write_queue_nums: topic.write_queue_nums,
             perm: topic.perm,
-            topic_filter_type: topic.topic_filter_type.unwrap_or(TopicFilterType::SingleTag).name(),
+            topic_filter_type: topic
+                .topic_filter_type
+                .unwrap_or(TopicFilterType::SingleTag)
+                .name(),
             topic_sys_flag: Some(topic.topic_sys_flag),
             order: topic.order,
         };
-        self.tell(broker, Command::request(request::UPDATE_AND_CREATE_TOPIC).with_header(&header)).await
+        self.tell(
+            broker,
+            Command::request(request::UPDATE_AND_CREATE_TOPIC).with_header(&header),
+        )
+        .await
     }
 
     /// All topics of a broker and the version of that table.
     pub async fn topics(&self, broker: &str) -> Result<TopicConfigTable> {
-        self.ask_json(broker, Command::request(request::GET_ALL_TOPIC_CONFIG)).await
+        self.ask_json(broker, Command::request(request::GET_ALL_TOPIC_CONFIG))
+            .await
     }
 
     /// Deletes a topic and its messages from a broker. The name servers must be told besides, see
