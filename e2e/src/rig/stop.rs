@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::process::{self, Records};
 use super::{Progress, Rig, cgroup, leftovers, network};
@@ -41,12 +41,16 @@ impl Rig {
             "{} is not empty and not a rig's: nothing in it is touched; choose another FERROMQ_RIG_DIR",
             state.display()
         );
-        // The link goes with its switch, so somebody's switch runs.
-        ensure!(
-            state.exists() || !network::host_link_exists(),
-            "a rig whose state lies elsewhere is up; take it down from there (FERROMQ_RIG_DIR), or end: {}",
-            leftovers(&self.paths)?.join("; ")
-        );
+        if !state.exists() && network::host_link_exists() {
+            // The link goes with its switch, so somebody's switch runs.
+            let mut signs = leftovers(&self.paths)?;
+            signs.truncate(2);
+            bail!(
+                "a rig whose state lies elsewhere is up ({}, …); take it down with the FERROMQ_RIG_DIR or home folder \
+                 that it was started with",
+                signs.join("; ")
+            );
+        }
         // Pids of an earlier boot mean nothing now.
         let same_boot = match self.cluster()? {
             Some(cluster) => cluster.boot_id == process::boot_id()?,
