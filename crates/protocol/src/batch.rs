@@ -65,20 +65,35 @@ pub fn iter(body: &[u8]) -> impl Iterator<Item = Result<BatchMessage<'_>, BatchE
 
 fn next<'a>(rest: &mut &'a [u8], index: usize) -> Result<BatchMessage<'a>, BatchError> {
     let size = rest.first_chunk::<4>().map_or(0, |b| i32::from_be_bytes(*b));
-    let bad = BatchError::Size { index, size, left: rest.len() };
-    let split = usize::try_from(size).ok().filter(|n| *n >= FIXED_LEN).and_then(|n| rest.split_at_checked(n));
+    let bad = BatchError::Size {
+        index,
+        size,
+        left: rest.len(),
+    };
+    let split = usize::try_from(size)
+        .ok()
+        .filter(|n| *n >= FIXED_LEN)
+        .and_then(|n| rest.split_at_checked(n));
     let (message, tail) = split.ok_or(bad)?;
     *rest = tail;
     let short = |field| move || BatchError::Field { index, field };
     let (flag, message) = message[12..].split_first_chunk::<4>().ok_or_else(short("flag"))?;
-    let (body_len, message) = message.split_first_chunk::<4>().ok_or_else(short("body length"))?;
+    let (body_len, message) = message
+        .split_first_chunk::<4>()
+        .ok_or_else(short("body length"))?;
     let body_len = usize::try_from(i32::from_be_bytes(*body_len)).map_err(|_| short("body length")())?;
     let (body, message) = message.split_at_checked(body_len).ok_or_else(short("body"))?;
-    let (props_len, properties) = message.split_first_chunk::<2>().ok_or_else(short("properties length"))?;
+    let (props_len, properties) = message
+        .split_first_chunk::<2>()
+        .ok_or_else(short("properties length"))?;
     if usize::try_from(i16::from_be_bytes(*props_len)) != Ok(properties.len()) {
         return Err(short("properties length")());
     }
-    Ok(BatchMessage { flag: i32::from_be_bytes(*flag), body, properties })
+    Ok(BatchMessage {
+        flag: i32::from_be_bytes(*flag),
+        body,
+        properties,
+    })
 }
 
 /// Bytes of one encoded message.
@@ -101,3 +116,6 @@ pub fn encode<'a>(messages: impl IntoIterator<Item = BatchMessage<'a>>, out: &mu
         out.extend_from_slice(properties);
     }
 }
+
+#[cfg(test)]
+mod tests;

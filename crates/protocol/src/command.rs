@@ -63,7 +63,10 @@ impl Language {
 
     /// The language of a number; an unknown one gives Java, as an answer to it must be marked so.
     pub fn from_code(code: i64) -> Self {
-        usize::try_from(code).ok().and_then(|i| Self::ALL.get(i)).map_or(Self::Java, |l| l.0)
+        usize::try_from(code)
+            .ok()
+            .and_then(|i| Self::ALL.get(i))
+            .map_or(Self::Java, |l| l.0)
     }
 
     /// The language of a name without regard to case, or of a number in text form; an unknown one gives Java.
@@ -122,7 +125,11 @@ pub struct Command {
 impl Command {
     /// A request with header form JSON, language Java, our version and opaque 0, which the sending connection fills in.
     pub fn request(code: i32) -> Self {
-        Self { code, version: VERSION, ..Self::default() }
+        Self {
+            code,
+            version: VERSION,
+            ..Self::default()
+        }
     }
 
     /// Adds the fields of a typed header to the arguments.
@@ -216,7 +223,10 @@ mod tests {
         q.language = Language::Go;
         let r = q.reply(17).with_remark("no");
         assert!(r.is_response() && !r.is_oneway());
-        assert_eq!((r.opaque, r.serialize, r.language, r.version), (-7, SerializeType::Binary, Language::Java, 407));
+        assert_eq!(
+            (r.opaque, r.serialize, r.language, r.version),
+            (-7, SerializeType::Binary, Language::Java, 407)
+        );
         assert!(q.is_oneway() && !q.is_response());
     }
 }

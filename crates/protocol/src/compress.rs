@@ -51,7 +51,10 @@ pub enum InflateError {
 pub fn compress(kind: Kind, data: &[u8]) -> io::Result<Vec<u8>> {
     match kind {
         Kind::Zlib => {
-            let mut zlib = ZlibEncoder::new(Vec::with_capacity(data.len() / 2), Compression::new(DEFAULT_LEVEL as u32));
+            let mut zlib = ZlibEncoder::new(
+                Vec::with_capacity(data.len() / 2),
+                Compression::new(DEFAULT_LEVEL as u32),
+            );
             zlib.write_all(data)?;
             zlib.finish()
         }
@@ -115,14 +118,26 @@ mod tests {
     fn inflation_is_capped() {
         for kind in KINDS {
             let packed = compress(kind, &vec![0; 1 << 20]).unwrap();
-            assert!(matches!(inflate(kind, &packed, (1 << 20) - 1), Err(InflateError::TooLong { .. })), "{kind:?}");
+            assert!(
+                matches!(
+                    inflate(kind, &packed, (1 << 20) - 1),
+                    Err(InflateError::TooLong { .. })
+                ),
+                "{kind:?}"
+            );
         }
     }
 
     #[test]
     fn damage_is_an_error() {
         for kind in KINDS {
-            assert!(matches!(inflate(kind, b"no stream at all", 100), Err(InflateError::Damaged { .. })), "{kind:?}");
+            assert!(
+                matches!(
+                    inflate(kind, b"no stream at all", 100),
+                    Err(InflateError::Damaged { .. })
+                ),
+                "{kind:?}"
+            );
             let packed = compress(kind, &b"RocketMQ ".repeat(50)).unwrap();
             for cut in 1..packed.len() {
                 // Never a panic, never more than the cap.

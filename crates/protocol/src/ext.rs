@@ -26,18 +26,28 @@ pub struct Ext {
 impl Ext {
     /// An empty map; allocates nothing.
     pub const fn new() -> Self {
-        Self { text: String::new(), spans: Vec::new() }
+        Self {
+            text: String::new(),
+            spans: Vec::new(),
+        }
     }
 
     /// An empty map with room for `bytes` bytes of text. `bytes` must be known to be real, not a length from the wire.
     pub(crate) fn with_room(bytes: usize) -> Self {
-        Self { text: String::with_capacity(bytes), spans: Vec::with_capacity(16) }
+        Self {
+            text: String::with_capacity(bytes),
+            spans: Vec::with_capacity(16),
+        }
     }
 
     /// The value of `key`, if it is set.
     pub fn get(&self, key: &str) -> Option<&str> {
         // The last of equal keys counts, also while a decoder has not yet removed duplicates.
-        self.spans.iter().rev().find(|s| self.key(s) == key).map(|s| self.value(s))
+        self.spans
+            .iter()
+            .rev()
+            .find(|s| self.key(s) == key)
+            .map(|s| self.value(s))
     }
 
     /// Sets `key` to `value`, replacing an earlier value.
@@ -57,7 +67,8 @@ impl Ext {
     pub fn remove(&mut self, key: &str) -> bool {
         let before = self.spans.len();
         let text = &self.text;
-        self.spans.retain(|s| text[s.start as usize..s.value as usize] != *key);
+        self.spans
+            .retain(|s| text[s.start as usize..s.value as usize] != *key);
         before != self.spans.len()
     }
 
@@ -117,7 +128,11 @@ impl Ext {
     /// Ends an entry whose key and value were written at two marks; an absent value takes the entry back.
     pub(crate) fn finish(&mut self, start: u32, value: u32, present: bool) {
         if present {
-            self.spans.push(Span { start, value, end: self.mark() });
+            self.spans.push(Span {
+                start,
+                value,
+                end: self.mark(),
+            });
         } else {
             self.text.truncate(start as usize);
         }
@@ -128,7 +143,11 @@ impl Ext {
         self.text.push_str(key);
         let split = self.text.len() as u32;
         value(&mut self.text);
-        Span { start, value: split, end: self.text.len() as u32 }
+        Span {
+            start,
+            value: split,
+            end: self.text.len() as u32,
+        }
     }
 
     /// Leaves of equal keys only the last value, at the place of the first.
@@ -136,7 +155,9 @@ impl Ext {
         let mut kept = 0;
         for i in 0..self.spans.len() {
             let span = self.spans[i];
-            let earlier = self.spans[..kept].iter().position(|s| self.key(s) == self.key(&span));
+            let earlier = self.spans[..kept]
+                .iter()
+                .position(|s| self.key(s) == self.key(&span));
             if let Some(at) = earlier {
                 self.spans[at] = span;
             } else {
@@ -193,7 +214,14 @@ mod tests {
     #[test]
     fn last_of_equal_keys_counts() {
         let mut e = Ext::new();
-        for (k, v) in [("a", "1"), ("b", "2"), ("a", "3"), ("a", "4"), ("", "x"), ("", "")] {
+        for (k, v) in [
+            ("a", "1"),
+            ("b", "2"),
+            ("a", "3"),
+            ("a", "4"),
+            ("", "x"),
+            ("", ""),
+        ] {
             e.push(k, |t| t.push_str(v));
         }
         assert_eq!(e.get("a"), Some("4"));

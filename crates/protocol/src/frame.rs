@@ -95,12 +95,19 @@ fn u24(b: &[u8]) -> usize {
 }
 
 fn check_form(form: u8) -> Result<(), FrameError> {
-    if form > 1 { Err(FrameError::Serialization(form)) } else { Ok(()) }
+    if form > 1 {
+        Err(FrameError::Serialization(form))
+    } else {
+        Ok(())
+    }
 }
 
 fn check_header(header: usize, frame: usize) -> Result<(), FrameError> {
     if header > frame - 4 {
-        return Err(FrameError::HeaderLength { header, frame: frame - 4 });
+        return Err(FrameError::HeaderLength {
+            header,
+            frame: frame - 4,
+        });
     }
     Ok(())
 }
@@ -135,7 +142,10 @@ pub fn encode_head(cmd: &Command, body_len: usize, out: &mut BytesMut) {
             opaque: cmd.opaque,
             flag: cmd.flag,
             version: cmd.version,
-            remark: Some(format!("the header of this command (code {}) takes {header} bytes, more than a frame can carry", cmd.code)),
+            remark: Some(format!(
+                "the header of this command (code {}) takes {header} bytes, more than a frame can carry",
+                cmd.code
+            )),
             ..Command::default()
         };
         return encode_head(&short, body_len, out);
@@ -144,3 +154,6 @@ pub fn encode_head(cmd: &Command, body_len: usize, out: &mut BytesMut) {
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     out[start + 4..start + 8].copy_from_slice(&((form << 24) | header as u32).to_be_bytes());
 }
+
+#[cfg(test)]
+mod tests;

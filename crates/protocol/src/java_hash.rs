@@ -2,7 +2,8 @@
 
 /// Java's `String.hashCode`: `h = 31 h + unit` over the UTF-16 units, wrapping.
 pub fn string_hash(text: &str) -> i32 {
-    text.encode_utf16().fold(0_i32, |h, unit| h.wrapping_mul(31).wrapping_add(i32::from(unit)))
+    text.encode_utf16()
+        .fold(0_i32, |h, unit| h.wrapping_mul(31).wrapping_add(i32::from(unit)))
 }
 
 /// The code of a tag in a consume queue: its hash, sign-extended; 0 for no tag.

@@ -51,6 +51,17 @@ pub fn version_name(version: i32) -> String {
     format!("V4_{minor}_{patch}")
 }
 
+/// Bytes of hexadecimal digits with anything between them.
+#[cfg(test)]
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text
+        .chars()
+        .filter_map(|c| c.to_digit(16))
+        .map(|d| d as u8)
+        .collect();
+    digits.chunks_exact(2).map(|p| p[0] << 4 | p[1]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

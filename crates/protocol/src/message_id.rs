@@ -28,7 +28,10 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
         return None;
     }
     let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
-    text.as_bytes().chunks(2).map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)).collect()
+    text.as_bytes()
+        .chunks(2)
+        .map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?))
+        .collect()
 }
 
 /// The id of the record at a physical offset of the broker `host`.
@@ -55,7 +58,10 @@ pub fn parse_offset_id(id: &str) -> Option<(SocketAddr, i64)> {
     };
     let (port, physical) = rest.split_first_chunk::<4>()?;
     let port = u16::try_from(i32::from_be_bytes(*port)).ok()?;
-    Some((SocketAddr::new(ip, port), i64::from_be_bytes(*physical.first_chunk::<8>()?)))
+    Some((
+        SocketAddr::new(ip, port),
+        i64::from_be_bytes(*physical.first_chunk::<8>()?),
+    ))
 }
 
 /// Makes unique ids for one process. Ids of one maker differ for 65536 calls in the same millisecond.
@@ -76,7 +82,10 @@ impl UniqueIds {
         hex_ip(&mut fixed, ip);
         hex(&mut fixed, &(pid as u16).to_be_bytes());
         hex(&mut fixed, &loader.to_be_bytes());
-        Self { fixed, counter: AtomicU16::new(counter) }
+        Self {
+            fixed,
+            counter: AtomicU16::new(counter),
+        }
     }
 
     /// The next id. `now` is in milliseconds since 1970; the month is that of UTC.
@@ -84,7 +93,10 @@ impl UniqueIds {
         let mut id = String::with_capacity(self.fixed.len() + 12);
         id.push_str(&self.fixed);
         hex(&mut id, &((now - month_start(now)) as i32).to_be_bytes());
-        hex(&mut id, &self.counter.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        hex(
+            &mut id,
+            &self.counter.fetch_add(1, Ordering::Relaxed).to_be_bytes(),
+        );
         id
     }
 }
@@ -135,13 +147,22 @@ mod tests {
         assert_eq!(id.len(), 56);
         assert_eq!(parse_offset_id(&id), Some((v6, i64::MAX)));
         // An IPv4 address in IPv6 form is folded.
-        assert_eq!(offset_id("[::ffff:10.0.0.1]:10911".parse().unwrap(), 123_456), "0A00000100002A9F000000000001E240");
+        assert_eq!(
+            offset_id("[::ffff:10.0.0.1]:10911".parse().unwrap(), 123_456),
+            "0A00000100002A9F000000000001E240"
+        );
     }
 
     #[test]
     fn bad_offset_ids() {
         let long = "é".repeat(16);
-        for id in ["", "0A", "0A00000100002A9F000000000001E24G", "0A000001FFFFFFFF000000000001E240", long.as_str()] {
+        for id in [
+            "",
+            "0A",
+            "0A00000100002A9F000000000001E24G",
+            "0A000001FFFFFFFF000000000001E240",
+            long.as_str(),
+        ] {
             assert_eq!(parse_offset_id(id), None, "{id}");
         }
     }

@@ -176,7 +176,9 @@ pub enum NameError {
         max: usize,
     },
     /// A character that is not allowed.
-    #[error("The specified {kind}[{name}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$ (found {found:?})")]
+    #[error(
+        "The specified {kind}[{name}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$ (found {found:?})"
+    )]
     Character {
         /// `topic` or `group`.
         kind: &'static str,
@@ -205,7 +207,11 @@ fn validate(kind: &'static str, name: &str, max: usize) -> Result<(), NameError>
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '%' | '|' | '_' | '-');
     if let Some(found) = name.chars().find(|c| !allowed(*c)) {
-        return Err(NameError::Character { kind, name: name.chars().take(MAX_GROUP).collect(), found });
+        return Err(NameError::Character {
+            kind,
+            name: name.chars().take(MAX_GROUP).collect(),
+            found,
+        });
     }
     if name.len() > max {
         return Err(NameError::TooLong { kind, max });
@@ -221,12 +227,25 @@ mod tests {
     fn checks() {
         assert!(validate_topic("%RETRY%a|b_c-D9").is_ok());
         assert!(validate_topic(&"t".repeat(127)).is_ok());
-        assert_eq!(validate_topic(&"t".repeat(128)), Err(NameError::TooLong { kind: "topic", max: 127 }));
+        assert_eq!(
+            validate_topic(&"t".repeat(128)),
+            Err(NameError::TooLong {
+                kind: "topic",
+                max: 127
+            })
+        );
         assert!(validate_group(&"t".repeat(255)).is_ok());
         assert!(validate_group(&"t".repeat(256)).is_err());
         assert_eq!(validate_group(" "), Err(NameError::Blank { kind: "group" }));
         let bad = validate_topic("a/b").unwrap_err();
-        assert_eq!(bad, NameError::Character { kind: "topic", name: "a/b".into(), found: '/' });
+        assert_eq!(
+            bad,
+            NameError::Character {
+                kind: "topic",
+                name: "a/b".into(),
+                found: '/'
+            }
+        );
         assert!(validate_topic("../../etc").is_err());
     }
 

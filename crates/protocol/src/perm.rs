@@ -33,7 +33,13 @@ pub struct Shown(pub i32);
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bit = |on: bool, c: char| if on { c } else { '-' };
-        write!(f, "{}{}{}", bit(readable(self.0), 'R'), bit(writable(self.0), 'W'), bit(inheritable(self.0), 'X'))
+        write!(
+            f,
+            "{}{}{}",
+            bit(readable(self.0), 'R'),
+            bit(writable(self.0), 'W'),
+            bit(inheritable(self.0), 'X')
+        )
     }
 }
 

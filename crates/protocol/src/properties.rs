@@ -92,7 +92,7 @@ pub mod names {
 
 /// The value of a property.
 pub fn get<'a>(props: &'a str, name: &str) -> Option<&'a str> {
-    iter(props).filter(|(n, _)| *n == name).last().map(|(_, v)| v)
+    iter(props).rfind(|(n, _)| *n == name).map(|(_, v)| v)
 }
 
 /// As [`get`], on the bytes of a record; gives `None` also for a value that is not UTF-8.
@@ -101,13 +101,17 @@ pub fn get_bytes<'a>(props: &'a [u8], name: &str) -> Option<&'a str> {
         let at = pair.iter().position(|b| *b == 1)?;
         Some((&pair[..at], &pair[at + 1..]))
     });
-    let value = pairs.filter(|(n, v)| *n == name.as_bytes() && !v.is_empty()).last()?.1;
+    let mut named = pairs.filter(|(n, v)| *n == name.as_bytes() && !n.is_empty() && !v.is_empty());
+    let (_, value) = named.next_back()?;
     std::str::from_utf8(value).ok()
 }
 
 /// All pairs that count, in order; a name may come twice.
-pub fn iter(props: &str) -> impl Iterator<Item = (&str, &str)> {
-    props.split(PAIR_END).filter_map(|pair| pair.split_once(NAME_END)).filter(|(n, v)| !n.is_empty() && !v.is_empty())
+pub fn iter(props: &str) -> impl DoubleEndedIterator<Item = (&str, &str)> {
+    props
+        .split(PAIR_END)
+        .filter_map(|pair| pair.split_once(NAME_END))
+        .filter(|(n, v)| !n.is_empty() && !v.is_empty())
 }
 
 /// Appends raw properties to others with exactly one separator between them.
@@ -185,7 +189,10 @@ impl Builder {
 
     /// The value of a property.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.pairs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+        self.pairs
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, v)| v.as_str())
     }
 
     /// All pairs in order.
@@ -213,3 +220,6 @@ impl Builder {
         out
     }
 }
+
+#[cfg(test)]
+mod tests;

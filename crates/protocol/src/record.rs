@@ -208,13 +208,19 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, n: usize, field: &'static str) -> Result<&'a [u8], RecordError> {
-        let (head, rest) = self.rest.split_at_checked(n).ok_or(RecordError::Field { field, size: self.size })?;
+        let (head, rest) = self.rest.split_at_checked(n).ok_or(RecordError::Field {
+            field,
+            size: self.size,
+        })?;
         self.rest = rest;
         Ok(head)
     }
 
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], RecordError> {
-        let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(RecordError::Field { field, size: self.size })?;
+        let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(RecordError::Field {
+            field,
+            size: self.size,
+        })?;
         self.rest = rest;
         Ok(*head)
     }
@@ -243,7 +249,10 @@ impl<'a> Reader<'a> {
 /// A blank is told by its 8 bytes alone. Nothing is allocated.
 pub fn parse(buf: &[u8], check: Check) -> Result<Entry<'_>, RecordError> {
     let Some(head) = buf.first_chunk::<8>() else {
-        return Err(RecordError::Short { need: BLANK_LEN, have: buf.len() });
+        return Err(RecordError::Short {
+            need: BLANK_LEN,
+            have: buf.len(),
+        });
     };
     let [s0, s1, s2, s3, m0, m1, m2, m3] = *head;
     let total_size = i32::from_be_bytes([s0, s1, s2, s3]);
@@ -252,9 +261,15 @@ pub fn parse(buf: &[u8], check: Check) -> Result<Entry<'_>, RecordError> {
         BLANK_MAGIC => return Ok(Entry::Blank { size: total_size }),
         other => return Err(RecordError::Magic(other)),
     }
-    let size = usize::try_from(total_size).ok().filter(|n| *n >= FIXED_LEN).ok_or(RecordError::Size(total_size))?;
+    let size = usize::try_from(total_size)
+        .ok()
+        .filter(|n| *n >= FIXED_LEN)
+        .ok_or(RecordError::Size(total_size))?;
     let Some(record) = buf.get(8..size) else {
-        return Err(RecordError::Short { need: size, have: buf.len() });
+        return Err(RecordError::Short {
+            need: size,
+            have: buf.len(),
+        });
     };
     let mut r = Reader { rest: record, size };
     let body_crc = r.i32("CRC")?;
@@ -269,13 +284,23 @@ pub fn parse(buf: &[u8], check: Check) -> Result<Entry<'_>, RecordError> {
     let store_host = r.host(sys_flag & sysflag::STORE_HOST_V6 != 0, "store host")?;
     let reconsume_times = r.i32("reconsume times")?;
     let prepared_transaction_offset = r.i64("prepared transaction offset")?;
-    let body_len = usize::try_from(r.i32("body length")?).map_err(|_| RecordError::Field { field: "body length", size })?;
+    let body_len = usize::try_from(r.i32("body length")?).map_err(|_| RecordError::Field {
+        field: "body length",
+        size,
+    })?;
     let body = r.take(body_len, "body")?;
     let [topic_len] = r.array("topic length")?;
-    let topic_len = usize::try_from(topic_len as i8).map_err(|_| RecordError::Field { field: "topic length", size })?;
+    let topic_len = usize::try_from(topic_len as i8).map_err(|_| RecordError::Field {
+        field: "topic length",
+        size,
+    })?;
     let topic = std::str::from_utf8(r.take(topic_len, "topic")?).map_err(|_| RecordError::Topic)?;
-    let props_len = usize::try_from(i16::from_be_bytes(r.array("properties length")?))
-        .map_err(|_| RecordError::Field { field: "properties length", size })?;
+    let props_len = usize::try_from(i16::from_be_bytes(r.array("properties length")?)).map_err(|_| {
+        RecordError::Field {
+            field: "properties length",
+            size,
+        }
+    })?;
     let properties = r.take(props_len, "properties")?;
     if !r.rest.is_empty() {
         return Err(RecordError::Field { field: "end", size });
@@ -283,7 +308,10 @@ pub fn parse(buf: &[u8], check: Check) -> Result<Entry<'_>, RecordError> {
     if check == Check::Crc {
         let found = crc31(body);
         if found != body_crc {
-            return Err(RecordError::Crc { stored: body_crc, found });
+            return Err(RecordError::Crc {
+                stored: body_crc,
+                found,
+            });
         }
     }
     Ok(Entry::Record(Record {
@@ -360,7 +388,12 @@ impl RecordDraft<'_> {
     /// Bytes of the encoded record.
     pub fn encoded_len(&self) -> usize {
         let v6 = |host: SocketAddr| if host.ip().to_canonical().is_ipv6() { 12 } else { 0 };
-        FIXED_LEN + v6(self.born_host) + v6(self.store_host) + self.body.len() + self.topic.len() + self.properties.len()
+        FIXED_LEN
+            + v6(self.born_host)
+            + v6(self.store_host)
+            + self.body.len()
+            + self.topic.len()
+            + self.properties.len()
     }
 
     /// Appends the record; queue offset, physical offset and store timestamp are 0, see [`patch`].
@@ -369,7 +402,10 @@ impl RecordDraft<'_> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let topic = &self.topic.as_bytes()[..self.topic.len().min(MAX_TOPIC)];
         let properties = &self.properties[..self.properties.len().min(MAX_PROPERTIES)];
-        let (born, store) = (self.born_host.ip().to_canonical(), self.store_host.ip().to_canonical());
+        let (born, store) = (
+            self.born_host.ip().to_canonical(),
+            self.store_host.ip().to_canonical(),
+        );
         let mut sys_flag = self.sys_flag & !(sysflag::BORN_HOST_V6 | sysflag::STORE_HOST_V6);
         if born.is_ipv6() {
             sys_flag |= sysflag::BORN_HOST_V6;
@@ -453,3 +489,6 @@ pub mod patch {
         put(record, at, &v.to_be_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -161,7 +161,10 @@ impl DataVersion {
     /// The version after one more change at `now` (milliseconds since 1970).
     #[must_use]
     pub fn next(self, now: i64) -> Self {
-        Self { counter: self.counter.wrapping_add(1), timestamp: now }
+        Self {
+            counter: self.counter.wrapping_add(1),
+            timestamp: now,
+        }
     }
 }
 
@@ -186,6 +189,9 @@ impl TopicConfig {
 impl SubscriptionGroupConfig {
     /// A group with default settings.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { group_name: name.into(), ..Self::default() }
+        Self {
+            group_name: name.into(),
+            ..Self::default()
+        }
     }
 }

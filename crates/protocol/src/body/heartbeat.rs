@@ -90,7 +90,11 @@ bodies! {
 impl SubscriptionData {
     /// A subscription by tags: `*` or empty wants everything, else tags joined by `||`. The version is left at 0.
     pub fn by_tags(topic: &str, expression: &str) -> Self {
-        let mut data = Self { topic: topic.to_owned(), sub_string: expression.to_owned(), ..Self::default() };
+        let mut data = Self {
+            topic: topic.to_owned(),
+            sub_string: expression.to_owned(),
+            ..Self::default()
+        };
         if expression.trim().is_empty() || expression.trim() == "*" {
             "*".clone_into(&mut data.sub_string);
             return data;
@@ -109,6 +113,8 @@ impl SubscriptionData {
 
     /// True if the expression is made of tags, the only kind that needs no evaluation of properties.
     pub fn is_tag_type(&self) -> bool {
-        self.expression_type.as_deref().is_none_or(|t| t.is_empty() || t == "TAG")
+        self.expression_type
+            .as_deref()
+            .is_none_or(|t| t.is_empty() || t == "TAG")
     }
 }

@@ -17,6 +17,10 @@ pub struct MessageQueue {
 impl MessageQueue {
     /// The queue with these names.
     pub fn new(topic: impl Into<String>, broker_name: impl Into<String>, queue_id: i32) -> Self {
-        Self { broker_name: broker_name.into(), queue_id, topic: topic.into() }
+        Self {
+            broker_name: broker_name.into(),
+            queue_id,
+            topic: topic.into(),
+        }
     }
 }

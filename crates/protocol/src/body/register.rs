@@ -42,7 +42,9 @@ pub enum RegisterBodyError {
     #[error("a compressed registration ends within {0}")]
     Short(&'static str),
     /// A topic's text has not its five parts.
-    #[error("a compressed registration has a bad topic entry {0:?}, expected: name readQueues writeQueues perm filterType")]
+    #[error(
+        "a compressed registration has a bad topic entry {0:?}, expected: name readQueues writeQueues perm filterType"
+    )]
     Topic(String),
 }
 
@@ -57,12 +59,22 @@ impl RegisterBrokerBody {
         let topics = &self.topic_config_table.topic_config_table;
         raw.extend_from_slice(&(topics.len() as i32).to_be_bytes());
         for (name, t) in topics {
-            let name = if t.topic_name.is_empty() { name } else { &t.topic_name };
+            let name = if t.topic_name.is_empty() {
+                name
+            } else {
+                &t.topic_name
+            };
             let kind = t.topic_filter_type.unwrap_or(TopicFilterType::SingleTag).name();
-            let text = format!("{name} {} {} {} {kind}", t.read_queue_nums, t.write_queue_nums, t.perm);
+            let text = format!(
+                "{name} {} {} {} {kind}",
+                t.read_queue_nums, t.write_queue_nums, t.perm
+            );
             put(&mut raw, text.as_bytes());
         }
-        put(&mut raw, &fastjson::to_vec(self.filter_server_list.as_deref().unwrap_or(&[])));
+        put(
+            &mut raw,
+            &fastjson::to_vec(self.filter_server_list.as_deref().unwrap_or(&[])),
+        );
         let mut zlib = ZlibEncoder::new(Vec::with_capacity(raw.len() / 3), Compression::best());
         // A Vec takes everything.
         let written = zlib.write_all(&raw).and_then(|()| zlib.finish());
@@ -84,7 +96,9 @@ impl RegisterBrokerBody {
         table.data_version = fastjson::from_slice(take(&mut rest, "the data version")?)?;
         for _ in 0..number(&mut rest, "the number of topics")? {
             let text = take(&mut rest, "a topic")?;
-            let topic = topic(text).ok_or_else(|| RegisterBodyError::Topic(String::from_utf8_lossy(text).chars().take(200).collect()))?;
+            let topic = topic(text).ok_or_else(|| {
+                RegisterBodyError::Topic(String::from_utf8_lossy(text).chars().take(200).collect())
+            })?;
             table.topic_config_table.insert(topic.topic_name.clone(), topic);
         }
         out.filter_server_list = Some(fastjson::from_slice(take(&mut rest, "the filter servers")?)?);
@@ -98,7 +112,9 @@ fn put(out: &mut Vec<u8>, part: &[u8]) {
 }
 
 fn number(rest: &mut &[u8], what: &'static str) -> Result<i32, RegisterBodyError> {
-    let (n, tail) = rest.split_first_chunk::<4>().ok_or(RegisterBodyError::Short(what))?;
+    let (n, tail) = rest
+        .split_first_chunk::<4>()
+        .ok_or(RegisterBodyError::Short(what))?;
     *rest = tail;
     Ok(i32::from_be_bytes(*n))
 }
@@ -114,10 +130,21 @@ fn topic(text: &[u8]) -> Option<TopicConfig> {
     let mut parts = std::str::from_utf8(text).ok()?.split(' ');
     let mut next = || parts.next().filter(|p| !p.is_empty());
     let name = next()?;
-    let (read, write, perm) = (next()?.parse().ok()?, next()?.parse().ok()?, next()?.parse().ok()?);
+    let (read, write, perm) = (
+        next()?.parse().ok()?,
+        next()?.parse().ok()?,
+        next()?.parse().ok()?,
+    );
     let topic_filter_type = Some(TopicFilterType::from_name(next()?)?);
     if parts.next().is_some() {
         return None;
     }
-    Some(TopicConfig { topic_filter_type, ..TopicConfig::new(name, read, write, perm) })
+    Some(TopicConfig {
+        topic_filter_type,
+        ..TopicConfig::new(name, read, write, perm)
+    })
 }
+
+#[cfg(test)]
+#[path = "register_tests.rs"]
+mod tests;

@@ -48,15 +48,27 @@ struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take(&mut self, field: &'static str, n: i64) -> Result<&'a [u8]> {
-        let short = BinaryHeaderError::Short { field, need: n, left: self.0.len() };
-        let n = usize::try_from(n).map_err(|_| BinaryHeaderError::Short { field, need: n, left: self.0.len() })?;
+        let short = BinaryHeaderError::Short {
+            field,
+            need: n,
+            left: self.0.len(),
+        };
+        let n = usize::try_from(n).map_err(|_| BinaryHeaderError::Short {
+            field,
+            need: n,
+            left: self.0.len(),
+        })?;
         let (head, rest) = self.0.split_at_checked(n).ok_or(short)?;
         self.0 = rest;
         Ok(head)
     }
 
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N]> {
-        let short = BinaryHeaderError::Short { field, need: N as i64, left: self.0.len() };
+        let short = BinaryHeaderError::Short {
+            field,
+            need: N as i64,
+            left: self.0.len(),
+        };
         let (head, rest) = self.0.split_first_chunk::<N>().ok_or(short)?;
         self.0 = rest;
         Ok(*head)
@@ -77,7 +89,11 @@ impl<'a> Reader<'a> {
 
 pub(crate) fn decode(header: &[u8]) -> Result<Command> {
     let mut r = Reader(header);
-    let mut cmd = Command { code: r.i16("code")?, serialize: SerializeType::Binary, ..Command::default() };
+    let mut cmd = Command {
+        code: r.i16("code")?,
+        serialize: SerializeType::Binary,
+        ..Command::default()
+    };
     cmd.language = Language::from_code(i8::from_be_bytes(r.array("language")?).into());
     cmd.version = r.i16("version")?;
     cmd.opaque = r.i32("opaque")?;

@@ -122,7 +122,8 @@ impl Visitor<'_> for Int {
         i32::try_from(v).map_err(|_| E::custom(format_args!("{} {v} is not a 32-bit number", self.0)))
     }
     fn visit_str<E: Error>(self, v: &str) -> Result<i32, E> {
-        v.parse().map_err(|_| E::custom(format_args!("{} {v:?} is not a 32-bit number", self.0)))
+        v.parse()
+            .map_err(|_| E::custom(format_args!("{} {v:?} is not a 32-bit number", self.0)))
     }
     fn visit_unit<E: Error>(self) -> Result<i32, E> {
         Ok(0)
@@ -297,7 +298,9 @@ impl<'de> Visitor<'de> for Fields<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         loop {
             if self.0.len() > MAX_FIELDS {
-                return Err(A::Error::custom(format_args!("more than {MAX_FIELDS} header arguments")));
+                return Err(A::Error::custom(format_args!(
+                    "more than {MAX_FIELDS} header arguments"
+                )));
             }
             let start = self.0.mark();
             if map.next_key_seed(Text(self.0.text_mut()))?.is_none() {
@@ -363,7 +366,14 @@ fn put_string(out: &mut BytesMut, text: &str) {
             b'\n' => out.put_slice(b"\\n"),
             b'\r' => out.put_slice(b"\\r"),
             b'\t' => out.put_slice(b"\\t"),
-            _ => out.put_slice(&[b'\\', b'u', b'0', b'0', HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]),
+            _ => out.put_slice(&[
+                b'\\',
+                b'u',
+                b'0',
+                b'0',
+                HEX[usize::from(b >> 4)],
+                HEX[usize::from(b & 15)],
+            ]),
         }
     }
     out.put_slice(&bytes[from..]);

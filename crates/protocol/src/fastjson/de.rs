@@ -25,7 +25,10 @@ impl<'a> Parser<'a> {
     pub(super) fn end(&mut self) -> Result<()> {
         match self.peek() {
             None => Ok(()),
-            Some(b) => Err(self.error(format_args!("expected the end of the document, found {:?}", char::from(b)))),
+            Some(b) => Err(self.error(format_args!(
+                "expected the end of the document, found {:?}",
+                char::from(b)
+            ))),
         }
     }
 
@@ -66,7 +69,10 @@ impl<'a> Parser<'a> {
     /// Takes `word` if it comes next.
     fn word(&mut self, word: &str) -> bool {
         self.peek();
-        let found = self.text.get(self.at..).is_some_and(|t| t.starts_with(word.as_bytes()));
+        let found = self
+            .text
+            .get(self.at..)
+            .is_some_and(|t| t.starts_with(word.as_bytes()));
         if found {
             self.at += word.len();
         }
@@ -129,7 +135,9 @@ impl<'a> Parser<'a> {
             Some(b'v') => '\u{B}',
             Some(b'u') => {
                 let high = self.hex4()?;
-                if (0xD800..0xDC00).contains(&high) && self.text.get(self.at..).is_some_and(|t| t.starts_with(b"\\u")) {
+                if (0xD800..0xDC00).contains(&high)
+                    && self.text.get(self.at..).is_some_and(|t| t.starts_with(b"\\u"))
+                {
                     let after = self.at;
                     self.at += 2;
                     let low = self.hex4()?;
@@ -147,24 +155,35 @@ impl<'a> Parser<'a> {
     }
 
     fn hex4(&mut self) -> Result<u32> {
-        let digits = self.text.get(self.at..self.at + 4).filter(|d| d.iter().all(u8::is_ascii_hexdigit));
+        let digits = self
+            .text
+            .get(self.at..self.at + 4)
+            .filter(|d| d.iter().all(u8::is_ascii_hexdigit));
         let Some(digits) = digits else {
             return Err(self.error("expected four hexadecimal digits after \\u"));
         };
         self.at += 4;
-        Ok(digits.iter().fold(0, |n, d| n << 4 | char::from(*d).to_digit(16).unwrap_or(0)))
+        Ok(digits
+            .iter()
+            .fold(0, |n, d| n << 4 | char::from(*d).to_digit(16).unwrap_or(0)))
     }
 
     /// The text of a number.
     fn number(&mut self) -> Result<&'a str> {
         self.peek();
         let from = self.at;
-        while matches!(self.text.get(self.at), Some(b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')) {
+        while matches!(
+            self.text.get(self.at),
+            Some(b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
+        ) {
             self.at += 1;
         }
         let digits = self.utf8(&self.text[from..self.at])?;
         if !digits.bytes().any(|b| b.is_ascii_digit()) {
-            let found = self.text.get(self.at).map_or_else(|| "the end".to_owned(), |b| format!("{:?}", char::from(*b)));
+            let found = self
+                .text
+                .get(self.at)
+                .map_or_else(|| "the end".to_owned(), |b| format!("{:?}", char::from(*b)));
             return Err(self.error(format_args!("expected a value, found {found}")));
         }
         Ok(digits)
@@ -229,15 +248,25 @@ impl<'a> Parser<'a> {
                 Ok(true)
             }
             Some(_) if first => Ok(true),
-            Some(b) => Err(self.error(format_args!("expected ',' or {:?}, found {:?}", char::from(close), char::from(b)))),
-            None => Err(self.error(format_args!("expected ',' or {:?}, found the end", char::from(close)))),
+            Some(b) => Err(self.error(format_args!(
+                "expected ',' or {:?}, found {:?}",
+                char::from(close),
+                char::from(b)
+            ))),
+            None => Err(self.error(format_args!(
+                "expected ',' or {:?}, found the end",
+                char::from(close)
+            ))),
         }
     }
 
     /// A bare key that is no object: up to the colon.
     fn bare_key(&mut self) -> Result<&'a str> {
         let from = self.at;
-        while matches!(self.text.get(self.at), Some(b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' | b'-' | b'+' | b'.' | 0x80..)) {
+        while matches!(
+            self.text.get(self.at),
+            Some(b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' | b'-' | b'+' | b'.' | 0x80..)
+        ) {
             self.at += 1;
         }
         if from == self.at {
@@ -280,7 +309,12 @@ impl<'a> Parser<'a> {
 
     fn integer(&mut self) -> Result<i64> {
         let text = self.as_text()?;
-        whole(&text).ok_or_else(|| self.error(format_args!("expected a whole number, found {:?}", shortened(&text))))
+        whole(&text).ok_or_else(|| {
+            self.error(format_args!(
+                "expected a whole number, found {:?}",
+                shortened(&text)
+            ))
+        })
     }
 
     fn float(&mut self) -> Result<f64> {
@@ -288,7 +322,9 @@ impl<'a> Parser<'a> {
         if text.is_empty() {
             return Ok(0.0);
         }
-        text.trim().parse().map_err(|_| self.error(format_args!("expected a number, found {:?}", shortened(&text))))
+        text.trim()
+            .parse()
+            .map_err(|_| self.error(format_args!("expected a number, found {:?}", shortened(&text))))
     }
 }
 
@@ -351,7 +387,8 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         let text = self.as_text()?;
-        let on = text.trim().eq_ignore_ascii_case("true") || matches!(text.trim().parse::<i64>(), Ok(n) if n != 0);
+        let on =
+            text.trim().eq_ignore_ascii_case("true") || matches!(text.trim().parse::<i64>(), Ok(n) if n != 0);
         visitor.visit_bool(on)
     }
 
@@ -400,7 +437,11 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        if self.word("null") { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.word("null") {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
     }
 
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
@@ -432,7 +473,12 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         self.deserialize_seq(visitor)
     }
 
-    fn deserialize_tuple_struct<V: Visitor<'de>>(self, _: &'static str, _: usize, visitor: V) -> Result<V::Value> {
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value> {
         self.deserialize_seq(visitor)
     }
 
@@ -440,11 +486,21 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         self.object(None, visitor)
     }
 
-    fn deserialize_struct<V: Visitor<'de>>(self, _: &'static str, fields: &'static [&'static str], visitor: V) -> Result<V::Value> {
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value> {
         self.object(Some(fields), visitor)
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(self, _: &'static str, _: &'static [&'static str], visitor: V) -> Result<V::Value> {
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value> {
         let name = self.as_text()?;
         visitor.visit_enum(StrDeserializer::<FastjsonError>::new(&name))
     }
@@ -460,7 +516,11 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
 }
 
 impl Parser<'_> {
-    fn object<'de, V: Visitor<'de>>(&mut self, fields: Option<&'static [&'static str]>, visitor: V) -> Result<V::Value> {
+    fn object<'de, V: Visitor<'de>>(
+        &mut self,
+        fields: Option<&'static [&'static str]>,
+        visitor: V,
+    ) -> Result<V::Value> {
         if self.word("null") {
             return visitor.visit_map(Nothing);
         }
@@ -505,7 +565,13 @@ struct Entries<'p, 'a> {
 
 impl<'p, 'a> Entries<'p, 'a> {
     fn new(parser: &'p mut Parser<'a>, fields: Option<&'static [&'static str]>) -> Self {
-        Self { parser, first: true, ended: false, fields, seen: 0 }
+        Self {
+            parser,
+            first: true,
+            ended: false,
+            fields,
+            seen: 0,
+        }
     }
 
     fn more(&mut self, close: u8) -> Result<bool> {
@@ -622,7 +688,12 @@ impl<'de> Deserializer<'de> for MapKey<'_> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_struct<V: Visitor<'de>>(self, name: &'static str, fields: &'static [&'static str], visitor: V) -> Result<V::Value> {
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value> {
         let mut parser = Parser::new(self.key.as_bytes(), self.depth);
         let value = parser.deserialize_struct(name, fields, visitor)?;
         parser.end()?;
@@ -636,7 +707,12 @@ impl<'de> Deserializer<'de> for MapKey<'_> {
         Ok(value)
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(self, _: &'static str, _: &'static [&'static str], visitor: V) -> Result<V::Value> {
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value> {
         let name: StringDeserializer<FastjsonError> = self.key.into_owned().into_deserializer();
         visitor.visit_enum(name)
     }

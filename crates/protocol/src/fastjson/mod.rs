@@ -38,7 +38,10 @@ pub struct FastjsonError {
 
 impl FastjsonError {
     fn new(message: impl Into<String>, at: usize) -> Self {
-        Self { message: message.into(), at }
+        Self {
+            message: message.into(),
+            at,
+        }
     }
 
     /// Where reading stopped, in bytes from the start.
@@ -104,10 +107,16 @@ impl<'de, E: JavaEnum> Visitor<'de> for EnumVisitor<E> {
         Ok(E::parse(name))
     }
     fn visit_u64<F>(self, ordinal: u64) -> Result<Self::Value, F> {
-        Ok(usize::try_from(ordinal).ok().and_then(|i| E::CONSTANTS.get(i)).copied())
+        Ok(usize::try_from(ordinal)
+            .ok()
+            .and_then(|i| E::CONSTANTS.get(i))
+            .copied())
     }
     fn visit_i64<F>(self, ordinal: i64) -> Result<Self::Value, F> {
-        Ok(usize::try_from(ordinal).ok().and_then(|i| E::CONSTANTS.get(i)).copied())
+        Ok(usize::try_from(ordinal)
+            .ok()
+            .and_then(|i| E::CONSTANTS.get(i))
+            .copied())
     }
     fn visit_f64<F>(self, _: f64) -> Result<Self::Value, F> {
         Ok(None)

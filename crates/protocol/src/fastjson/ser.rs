@@ -4,8 +4,8 @@ use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 use serde::ser::{
-    self, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple, SerializeTupleStruct,
-    SerializeTupleVariant, Serializer,
+    self, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+    SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
 #[derive(Clone, Copy, PartialEq)]
@@ -15,7 +15,10 @@ pub(super) enum IntegerKeys {
 }
 
 pub(super) fn write<T: Serialize + ?Sized>(value: &T, keys: IntegerKeys) -> Vec<u8> {
-    let mut writer = Writer { out: String::with_capacity(256), keys };
+    let mut writer = Writer {
+        out: String::with_capacity(256),
+        keys,
+    };
     match value.serialize(&mut writer) {
         Ok(()) => writer.out.into_bytes(),
         Err(Failed) => Vec::new(),
@@ -107,7 +110,12 @@ impl<'w> Open<'w> {
     fn new(writer: &'w mut Writer, open: &str, close: &'static str) -> Self {
         writer.out.push_str(open);
         let start = writer.out.len();
-        Self { writer, start, member: start, close }
+        Self {
+            writer,
+            start,
+            member: start,
+            close,
+        }
     }
 
     fn comma(&mut self) {
@@ -136,9 +144,8 @@ impl<'w> Open<'w> {
         self.value(value)
     }
 
-    fn close(self) -> Result {
+    fn close(self) {
         self.writer.out.push_str(self.close);
-        Ok(())
     }
 }
 
@@ -179,7 +186,11 @@ impl<'w> Serializer for &'w mut Writer {
 
     fn serialize_f64(self, v: f64) -> Result {
         // As Java: always with a fraction, and nothing where there is no number.
-        if v.is_finite() { self.show(format_args!("{v:?}")) } else { self.serialize_unit() }
+        if v.is_finite() {
+            self.show(format_args!("{v:?}"))
+        } else {
+            self.serialize_unit()
+        }
     }
 
     fn serialize_char(self, v: char) -> Result {
@@ -220,10 +231,17 @@ impl<'w> Serializer for &'w mut Writer {
         value.serialize(self)
     }
 
-    fn serialize_newtype_variant<T: Serialize + ?Sized>(self, _: &'static str, _: u32, variant: &'static str, value: &T) -> Result {
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result {
         let mut open = Open::new(self, "{", "}");
         open.field(variant, value)?;
-        open.close()
+        open.close();
+        Ok(())
     }
 
     fn serialize_seq(self, _: Option<usize>) -> Result<Open<'w>> {
@@ -238,7 +256,13 @@ impl<'w> Serializer for &'w mut Writer {
         self.serialize_seq(None)
     }
 
-    fn serialize_tuple_variant(self, _: &'static str, _: u32, variant: &'static str, _: usize) -> Result<Open<'w>> {
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        _: usize,
+    ) -> Result<Open<'w>> {
         self.out.push('{');
         self.string(variant);
         Ok(Open::new(self, ":[", "]}"))
@@ -252,7 +276,13 @@ impl<'w> Serializer for &'w mut Writer {
         self.serialize_map(None)
     }
 
-    fn serialize_struct_variant(self, _: &'static str, _: u32, variant: &'static str, _: usize) -> Result<Open<'w>> {
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        _: usize,
+    ) -> Result<Open<'w>> {
         self.out.push('{');
         self.string(variant);
         Ok(Open::new(self, ":{", "}}"))
@@ -268,7 +298,8 @@ macro_rules! sequences {
                 self.element(value)
             }
             fn end(self) -> Result {
-                self.close()
+                self.close();
+                Ok(())
             }
         }
     )*};
@@ -290,7 +321,8 @@ macro_rules! structs {
                 self.field(name, value)
             }
             fn end(self) -> Result {
-                self.close()
+                self.close();
+                Ok(())
             }
         }
     )*};
@@ -315,6 +347,7 @@ impl SerializeMap for Open<'_> {
     }
 
     fn end(self) -> Result {
-        self.close()
+        self.close();
+        Ok(())
     }
 }

@@ -5,9 +5,10 @@ use serde::Deserialize;
 
 use super::*;
 use crate::body::{
-    BrokerData, ClusterInfo, ConsumeStats, ConsumerConnection, ConsumerRunningInfo, DelayOffsetTable, GetConsumerStatusBody, HeartbeatData,
-    KvTable, LockBatchRequestBody, MessageModel, MessageQueue, OffsetWrapper, QueueData, ResetOffsetBody, SubscriptionGroupConfig,
-    TopicConfig, TopicFilterType, TopicOffset, TopicRouteData, TopicStatsTable,
+    BrokerData, ClusterInfo, ConsumeStats, ConsumerConnection, ConsumerRunningInfo, DelayOffsetTable,
+    GetConsumerStatusBody, HeartbeatData, KvTable, LockBatchRequestBody, MessageModel, MessageQueue,
+    OffsetWrapper, QueueData, ResetOffsetBody, SubscriptionGroupConfig, TopicConfig, TopicFilterType,
+    TopicOffset, TopicRouteData, TopicStatsTable,
 };
 
 fn text<T: Serialize>(v: &T) -> String {
@@ -26,19 +27,31 @@ fn route_as_java_writes_it() {
         }],
         filter_server_table: BTreeMap::new(),
         order_topic_conf: Some("broker-a:4".into()),
-        queue_datas: vec![QueueData { broker_name: "broker-a".into(), perm: 6, read_queue_nums: 4, topic_sys_flag: 0, write_queue_nums: 4 }],
+        queue_datas: vec![QueueData {
+            broker_name: "broker-a".into(),
+            perm: 6,
+            read_queue_nums: 4,
+            topic_sys_flag: 0,
+            write_queue_nums: 4,
+        }],
     };
     assert_eq!(route, expected);
     // Bare keys give Java's bytes, quoted ones are valid JSON.
     assert_eq!(to_vec_java(&route), java);
     let ours = to_vec(&route);
-    assert!(String::from_utf8_lossy(&ours).contains(r#""brokerAddrs":{"0":"10.0.0.1:10911","1":"10.0.0.2:10911"}"#));
+    assert!(
+        String::from_utf8_lossy(&ours)
+            .contains(r#""brokerAddrs":{"0":"10.0.0.1:10911","1":"10.0.0.2:10911"}"#)
+    );
     assert!(serde_json::from_slice::<serde_json::Value>(&ours).is_ok());
     assert_eq!(from_slice::<TopicRouteData>(&ours).unwrap(), expected);
     assert_eq!(route.broker_datas[0].select_address(), Some("10.0.0.1:10911"));
     // The topic of an older peer, and an absent order.
     let old: TopicRouteData = from_slice(br#"{"queueDatas":[{"topicSynFlag":3,"perm":"4"}]}"#).unwrap();
-    assert_eq!((old.queue_datas[0].topic_sys_flag, old.queue_datas[0].perm), (3, 4));
+    assert_eq!(
+        (old.queue_datas[0].topic_sys_flag, old.queue_datas[0].perm),
+        (3, 4)
+    );
     assert!(!text(&old).contains("orderTopicConf"));
     let both: QueueData = from_slice(br#"{"topicSynFlag":3,"topicSysFlag":3,"perm":2,"perm":6}"#).unwrap();
     assert_eq!((both.topic_sys_flag, both.perm), (3, 2));
@@ -46,9 +59,19 @@ fn route_as_java_writes_it() {
 
 #[test]
 fn standard_mode_escapes() {
-    let kv: KvTable = from_slice(br#"{"table":{"a\/b":"\u4e2d\u6587 \ud83d\ude00 \ud83d x","n":5,"t":true,"o":{"x":[1]},"z":null}}"#).unwrap();
+    let kv: KvTable = from_slice(
+        br#"{"table":{"a\/b":"\u4e2d\u6587 \ud83d\ude00 \ud83d x","n":5,"t":true,"o":{"x":[1]},"z":null}}"#,
+    )
+    .unwrap();
     assert_eq!(kv.table["a/b"], "中文 😀 \u{FFFD} x");
-    assert_eq!((kv.table["n"].as_str(), kv.table["t"].as_str(), kv.table["o"].as_str()), ("5", "true", r#"{"x":[1]}"#));
+    assert_eq!(
+        (
+            kv.table["n"].as_str(),
+            kv.table["t"].as_str(),
+            kv.table["o"].as_str()
+        ),
+        ("5", "true", r#"{"x":[1]}"#)
+    );
     assert!(!kv.table.contains_key("z"));
 }
 
@@ -56,7 +79,11 @@ fn standard_mode_escapes() {
 fn queue_keyed_maps() {
     let java = r#"{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:5,{"brokerName":"b","queueId":1,"topic":"T"}:6}}"#;
     let body: ResetOffsetBody = from_slice(java.as_bytes()).unwrap();
-    let expected: BTreeMap<_, _> = [(MessageQueue::new("T", "b", 0), 5), (MessageQueue::new("T", "b", 1), 6)].into();
+    let expected: BTreeMap<_, _> = [
+        (MessageQueue::new("T", "b", 0), 5),
+        (MessageQueue::new("T", "b", 1), 6),
+    ]
+    .into();
     assert_eq!(body.offset_table, expected);
     assert_eq!(text(&body), java);
     // The object's text as a quoted key, members in another order, white space.
@@ -64,7 +91,15 @@ fn queue_keyed_maps() {
     assert_eq!(from_slice::<ResetOffsetBody>(quoted.as_bytes()).unwrap(), body);
 
     let stats = TopicStatsTable {
-        offset_table: [(MessageQueue::new("T", "b", 0), TopicOffset { last_update_timestamp: 1, max_offset: 2, min_offset: 0 })].into(),
+        offset_table: [(
+            MessageQueue::new("T", "b", 0),
+            TopicOffset {
+                last_update_timestamp: 1,
+                max_offset: 2,
+                min_offset: 0,
+            },
+        )]
+        .into(),
     };
     let expected = r#"{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:{"lastUpdateTimestamp":1,"maxOffset":2,"minOffset":0}}}"#;
     assert_eq!(text(&stats), expected);
@@ -72,10 +107,21 @@ fn queue_keyed_maps() {
 
     let consume = ConsumeStats {
         consume_tps: 0.0,
-        offset_table: [(MessageQueue::new("T", "b", 0), OffsetWrapper { broker_offset: 9, consumer_offset: i64::MAX, last_timestamp: 0 })].into(),
+        offset_table: [(
+            MessageQueue::new("T", "b", 0),
+            OffsetWrapper {
+                broker_offset: 9,
+                consumer_offset: i64::MAX,
+                last_timestamp: 0,
+            },
+        )]
+        .into(),
     };
     let written = text(&consume);
-    assert!(written.starts_with(r#"{"consumeTps":0.0,"offsetTable":{{"#), "{written}");
+    assert!(
+        written.starts_with(r#"{"consumeTps":0.0,"offsetTable":{{"#),
+        "{written}"
+    );
     assert_eq!(from_slice::<ConsumeStats>(written.as_bytes()).unwrap(), consume);
 }
 
@@ -101,23 +147,41 @@ fn heartbeats() {
     let group = &beat.consumer_data_set[0];
     assert_eq!(group.message_model, Some(MessageModel::Broadcasting));
     assert_eq!(group.consume_type, None);
-    assert_eq!(group.consume_from_where, Some(crate::body::ConsumeFromWhere::FirstOffset));
+    assert_eq!(
+        group.consume_from_where,
+        Some(crate::body::ConsumeFromWhere::FirstOffset)
+    );
     assert!(group.subscription_data_set.is_empty());
     assert!(!text(&beat).contains("consumeType"));
     for bad in ["{}", "[1]", "true", "1.5", "\"\"", "-1", "99"] {
         let one = format!(r#"{{"consumeType":{bad}}}"#);
-        assert_eq!(from_slice::<ConsumerConnection>(one.as_bytes()).unwrap().consume_type, None, "{bad}");
+        assert_eq!(
+            from_slice::<ConsumerConnection>(one.as_bytes())
+                .unwrap()
+                .consume_type,
+            None,
+            "{bad}"
+        );
     }
 }
 
 #[test]
 fn defaults_of_absent_members() {
-    let group: SubscriptionGroupConfig = from_slice(br#"{"groupName":"G","unknown":{"a":[1,{2:3}]}}"#).unwrap();
+    let group: SubscriptionGroupConfig =
+        from_slice(br#"{"groupName":"G","unknown":{"a":[1,{2:3}]}}"#).unwrap();
     assert_eq!(group, SubscriptionGroupConfig::new("G"));
-    assert!(group.consume_enable && group.retry_max_times == 16 && group.which_broker_when_consume_slowly == 1);
+    assert!(
+        group.consume_enable && group.retry_max_times == 16 && group.which_broker_when_consume_slowly == 1
+    );
     let topic: TopicConfig = from_slice(br#"{"topicName":"T","topicFilterType":"multi_tag"}"#).unwrap();
-    assert_eq!((topic.perm, topic.read_queue_nums, topic.topic_filter_type), (6, 16, Some(TopicFilterType::MultiTag)));
-    assert_eq!(from_slice::<TopicConfig>(b"null").unwrap(), TopicConfig::default());
+    assert_eq!(
+        (topic.perm, topic.read_queue_nums, topic.topic_filter_type),
+        (6, 16, Some(TopicFilterType::MultiTag))
+    );
+    assert_eq!(
+        from_slice::<TopicConfig>(b"null").unwrap(),
+        TopicConfig::default()
+    );
 }
 
 #[test]
@@ -128,7 +192,13 @@ fn integer_keys() {
     assert_eq!(to_vec_java(&table), br#"{"offsetTable":{-1:0,3:12,18:1}}"#);
     // Tables of Java's files are indented with tabs.
     let indented = b"{\n\t\"offsetTable\":{3:12,\n\t\t18:1\n\t}\n}";
-    assert_eq!(from_slice::<DelayOffsetTable>(indented).unwrap().offset_table.len(), 2);
+    assert_eq!(
+        from_slice::<DelayOffsetTable>(indented)
+            .unwrap()
+            .offset_table
+            .len(),
+        2
+    );
 }
 
 #[test]
@@ -143,49 +213,109 @@ fn numbers() {
         s: String,
     }
     let read = |text: &str| from_slice::<N>(text.as_bytes());
-    assert_eq!(read(r#"{"i":"5","l":9223372036854775807,"f":"1.5","b":"true","s":12}"#).unwrap(), N {
-        i: 5,
-        l: i64::MAX,
-        f: 1.5,
-        b: true,
-        s: "12".into()
-    });
-    assert_eq!(read(r#"{"i":5.9,"l":"","f":null,"b":1,"s":false}"#).unwrap(), N { i: 5, l: 0, f: 0.0, b: true, s: "false".into() });
-    for bad in [r#"{"i":2147483648}"#, r#"{"i":"x"}"#, r#"{"l":1e30}"#, r#"{"f":"x"}"#, r#"{"i":[]}"#, r#"{"i":--1}"#] {
+    assert_eq!(
+        read(r#"{"i":"5","l":9223372036854775807,"f":"1.5","b":"true","s":12}"#).unwrap(),
+        N {
+            i: 5,
+            l: i64::MAX,
+            f: 1.5,
+            b: true,
+            s: "12".into()
+        }
+    );
+    assert_eq!(
+        read(r#"{"i":5.9,"l":"","f":null,"b":1,"s":false}"#).unwrap(),
+        N {
+            i: 5,
+            l: 0,
+            f: 0.0,
+            b: true,
+            s: "false".into()
+        }
+    );
+    for bad in [
+        r#"{"i":2147483648}"#,
+        r#"{"i":"x"}"#,
+        r#"{"l":1e30}"#,
+        r#"{"f":"x"}"#,
+        r#"{"i":[]}"#,
+        r#"{"i":--1}"#,
+    ] {
         assert!(read(bad).is_err(), "{bad}");
     }
 }
 
 #[test]
 fn running_info_properties_may_be_numbers() {
-    let info: ConsumerRunningInfo = from_slice(br#"{"properties":{"PROP_CONSUMER_START_TIMESTAMP":1640995200000,"a":"b"}}"#).unwrap();
+    let info: ConsumerRunningInfo =
+        from_slice(br#"{"properties":{"PROP_CONSUMER_START_TIMESTAMP":1640995200000,"a":"b"}}"#).unwrap();
     assert_eq!(info.properties["PROP_CONSUMER_START_TIMESTAMP"], "1640995200000");
 }
 
 #[test]
 fn garbage_is_refused() {
     for bad in [
-        "", " ", "{", "}", "{}}", "{} x", "[]", "5", "\"x\"", "{\"clusterAddrTable\"}", "{\"clusterAddrTable\":}", "{:1}", "{,}", "{\"a\":1,}",
-        "{\"a\":1 \"b\":2}", "{\"a\":\"", "{\"a\":\"\\", "{\"brokerAddrTable\":[]}", "{a:tru}", "{\"a\":\"\\u",
+        "",
+        " ",
+        "{",
+        "}",
+        "{}}",
+        "{} x",
+        "[]",
+        "5",
+        "\"x\"",
+        "{\"clusterAddrTable\"}",
+        "{\"clusterAddrTable\":}",
+        "{:1}",
+        "{,}",
+        "{\"a\":1,}",
+        "{\"a\":1 \"b\":2}",
+        "{\"a\":\"",
+        "{\"a\":\"\\",
+        "{\"brokerAddrTable\":[]}",
+        "{a:tru}",
+        "{\"a\":\"\\u",
     ] {
         assert!(from_slice::<ClusterInfo>(bad.as_bytes()).is_err(), "{bad}");
     }
-    for bad in [r#""\q""#, r#""\u12""#, r#""\u12G4""#, r#""\"#, r#""\u"#, r#""\ud83d\u"#] {
-        assert!(from_slice::<KvTable>(format!("{{\"table\":{{\"a\":{bad}}}}}").as_bytes()).is_err(), "{bad}");
+    for bad in [
+        r#""\q""#,
+        r#""\u12""#,
+        r#""\u12G4""#,
+        r#""\"#,
+        r#""\u"#,
+        r#""\ud83d\u"#,
+    ] {
+        assert!(
+            from_slice::<KvTable>(format!("{{\"table\":{{\"a\":{bad}}}}}").as_bytes()).is_err(),
+            "{bad}"
+        );
     }
     assert!(from_slice::<KvTable>(b"{\"table\":{\"a\":\"\xFF\"}}").is_err());
     assert!(from_slice::<KvTable>(b"{\"table\":{\xFF:\"a\"}}").is_err());
     let e = from_slice::<ClusterInfo>(b"{} x").unwrap_err();
-    assert_eq!((e.position(), e.to_string().as_str()), (3, "expected the end of the document, found 'x' (at byte 3)"));
+    assert_eq!(
+        (e.position(), e.to_string().as_str()),
+        (3, "expected the end of the document, found 'x' (at byte 3)")
+    );
 }
 
 #[test]
 fn nesting_is_limited() {
     for (open, close) in [("[", "]"), ("{\"a\":", "}"), ("{{\"a\":1}:", "}")] {
         let nested = |n: usize| format!("{{\"a\":{}1{}}}", open.repeat(n), close.repeat(n));
-        assert!(from_slice::<KvTable>(nested(MAX_DEPTH - 2).as_bytes()).is_ok(), "{open}");
-        assert!(from_slice::<KvTable>(nested(MAX_DEPTH + 1).as_bytes()).is_err(), "{open}");
-        assert!(from_slice::<KvTable>(nested(1_000_000).as_bytes()).is_err(), "{open}");
+        assert!(
+            from_slice::<KvTable>(nested(MAX_DEPTH - 2).as_bytes()).is_ok(),
+            "{open}"
+        );
+        assert!(
+            from_slice::<KvTable>(nested(MAX_DEPTH + 1).as_bytes()).is_err(),
+            "{open}"
+        );
+        assert!(
+            from_slice::<KvTable>(nested(1_000_000).as_bytes()).is_err(),
+            "{open}"
+        );
     }
     // Keys in keys as well.
     let keys = format!("{{\"offsetTable\":{}", "{".repeat(100_000));
@@ -194,7 +324,10 @@ fn nesting_is_limited() {
 
 #[test]
 fn not_a_number_vanishes() {
-    let stats = ConsumeStats { consume_tps: f64::NAN, ..ConsumeStats::default() };
+    let stats = ConsumeStats {
+        consume_tps: f64::NAN,
+        ..ConsumeStats::default()
+    };
     assert_eq!(text(&stats), r#"{"offsetTable":{}}"#);
 }
 

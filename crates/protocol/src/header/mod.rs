@@ -79,7 +79,11 @@ pub(crate) trait Field<'a>: Sized {
 }
 
 pub(crate) fn bad(field: &'static str, value: &str, expected: &'static str) -> HeaderError {
-    HeaderError::Bad { field, value: value.chars().take(64).collect(), expected }
+    HeaderError::Bad {
+        field,
+        value: value.chars().take(64).collect(),
+        expected,
+    }
 }
 
 impl<'a> Field<'a> for &'a str {
@@ -224,3 +228,6 @@ macro_rules! header_encode {
 }
 
 pub(crate) use {header_decode, header_encode, headers, impl_header, read_field};
+
+#[cfg(test)]
+mod tests;

@@ -57,7 +57,10 @@ const LONG: [&str; 13] = [
 const SHORT: [&str; 13] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"];
 
 fn uses_letters(code: i32) -> bool {
-    matches!(code, request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE | request::SEND_REPLY_MESSAGE_V2)
+    matches!(
+        code,
+        request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE | request::SEND_REPLY_MESSAGE_V2
+    )
 }
 
 impl<'a> SendMessage<'a> {
