@@ -1,3 +1,87 @@
-//! The FerroMQ name server.
+//! `ferromq-namesrv`: the name server as a program.
 
-fn main() {}
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use ferromq_daemon::logging::{self, Format};
+use ferromq_daemon::{Action, Options, Program, shutdown};
+use ferromq_namesrv::{NameServer, NamesrvSettings};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+const PROGRAM: Program = Program {
+    name: "ferromq-namesrv",
+    about: "the name server of FerroMQ, which tells clients where topics are",
+    version: env!("CARGO_PKG_VERSION"),
+    flags: &[],
+};
+
+fn main() -> ExitCode {
+    match start() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}: {error:#}", PROGRAM.name);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start() -> anyhow::Result<()> {
+    let options = match Options::parse(&PROGRAM, std::env::args().skip(1))? {
+        Action::Run(options) => options,
+        Action::Print(text) => {
+            println!("{text}");
+            return Ok(());
+        }
+    };
+    let mut settings = NamesrvSettings::default();
+    if let Some(file) = &options.config {
+        let file: &Path = file;
+        settings.config_store_path = file.to_string_lossy().into_owned();
+    }
+    let notes = settings
+        .apply(&options.load_config()?)
+        .context("impossible settings")?;
+    if options.print_all {
+        print!("{}", settings.to_properties().to_plain_text());
+        return Ok(());
+    }
+    if options.print_important {
+        print!("{}", settings.important_properties().to_plain_text());
+        return Ok(());
+    }
+    let format = Format::from_name(&settings.log_format).ok_or_else(|| {
+        anyhow!(
+            "logFormat={} is not possible: it must be text or json",
+            settings.log_format
+        )
+    })?;
+    let log = logging::init(format, &settings.log_level)?;
+    notes.log();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("namesrv")
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(serve(settings, log))
+}
+
+async fn serve(settings: NamesrvSettings, log: logging::Handle) -> anyhow::Result<()> {
+    let (stop, ended, tasks) = (
+        CancellationToken::new(),
+        CancellationToken::new(),
+        TaskTracker::new(),
+    );
+    shutdown::on_signals(&tasks, stop.clone(), ended.clone()).context("cannot listen for signals")?;
+    let running = NameServer::start(settings, Some(log)).await?;
+    tracing::info!(addr = %running.local_addr(), http = ?running.http_addr(), "the name server is up");
+    println!("The Name Server boot success. serializeType=JSON");
+    stop.cancelled().await;
+    running.shutdown().await;
+    ended.cancel();
+    tasks.close();
+    tasks.wait().await;
+    tracing::info!("the name server has stopped");
+    Ok(())
+}

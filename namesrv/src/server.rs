@@ -1,0 +1,283 @@
+//! Start, liveness scan and stop of a name server.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferromq_daemon::http::{App, Http};
+use ferromq_daemon::{logging, metrics};
+use ferromq_remoting::{Limits, Server, ServerConfig, Stats};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::NamesrvSettings;
+use crate::processor::{Channels, Core, dispatch};
+
+/// First look at the brokers' signs of life, and the time between looks.
+const SCAN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(10));
+/// The key-value configuration is logged this often.
+const LOG_KV: Duration = Duration::from_mins(10);
+
+/// Why a name server did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// bindAddress is no address.
+    #[error("bindAddress={0} is not an IP address; write one such as 0.0.0.0 or ::")]
+    BindAddress(String),
+    /// The key-value configuration cannot be loaded.
+    #[error("cannot load the key-value configuration: {0}")]
+    KvConfig(#[source] io::Error),
+    /// A port cannot be bound; the text names it.
+    #[error(transparent)]
+    Bind(io::Error),
+}
+
+/// The name server; see [`NameServer::start`].
+#[derive(Debug, Clone, Copy)]
+pub struct NameServer;
+
+/// A running name server. Dropping it without [`shutdown`](Running::shutdown) stops it without draining.
+pub struct Running {
+    local: SocketAddr,
+    http: Option<SocketAddr>,
+    core: Arc<Core>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running")
+            .field("local", &self.local)
+            .field("http", &self.http)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Running {
+    /// The address that brokers and clients connect to, with the real port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The address of the HTTP pages, if there are any.
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// Number of topics that have a route.
+    pub fn topics(&self) -> usize {
+        self.core.table.read().sizes().topics
+    }
+
+    /// Number of broker addresses with a sign of life.
+    pub fn live_brokers(&self) -> usize {
+        self.core.table.read().sizes().live
+    }
+
+    /// Accepts no more, answers what is in flight, and returns when all is closed.
+    pub async fn shutdown(self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl NameServer {
+    /// Starts a name server. When this returns it accepts connections.
+    ///
+    /// # Errors
+    /// A port is taken, or the key-value configuration is damaged.
+    pub async fn start(
+        settings: NamesrvSettings,
+        log: Option<logging::Handle>,
+    ) -> Result<Running, StartError> {
+        let ip: IpAddr = settings
+            .bind_address
+            .trim()
+            .parse()
+            .map_err(|_| StartError::BindAddress(settings.bind_address.clone()))?;
+        let config = ServerConfig {
+            name: "namesrv",
+            limits: Limits {
+                idle: Duration::from_secs(settings.idle_seconds.into()),
+                ..Limits::default()
+            },
+            backlog: settings.backlog,
+            ..ServerConfig::default()
+        };
+        let (port, http_port, warm_up) = (settings.listen_port, settings.http_port, settings.warm_up_millis);
+        let core = Arc::new(Core::new(settings, log).map_err(StartError::KvConfig)?);
+        let events = Arc::new(Channels(Arc::clone(&core)));
+        let server = Server::bind(SocketAddr::new(ip, port), config, dispatch(&core), events)
+            .map_err(StartError::Bind)?;
+        let (local, stats) = (server.local_addr(), server.stats());
+        let stop = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let mut http = None;
+        if http_port != 0 {
+            let bound = Http::bind(SocketAddr::new(ip, http_port))
+                .await
+                .map_err(StartError::Bind)?;
+            http = Some(bound.local_addr());
+            let pages = Pages::new(&core, stats, stop.clone(), Duration::from_millis(warm_up));
+            tasks.spawn(bound.run(Arc::new(pages), stop.clone()));
+        }
+        tasks.spawn(server.run(stop.clone()));
+        tasks.spawn(scan(Arc::clone(&core), stop.clone()));
+        Ok(Running {
+            local,
+            http,
+            core,
+            stop,
+            tasks,
+        })
+    }
+}
+
+/// Starts a name server inside another program or a test.
+///
+/// # Errors
+/// As [`NameServer::start`].
+pub async fn start(settings: NamesrvSettings) -> Result<Running, StartError> {
+    NameServer::start(settings, None).await
+}
+
+/// Runs a name server until `stop` is cancelled, then drains it.
+///
+/// # Errors
+/// As [`NameServer::start`].
+pub async fn run(settings: NamesrvSettings, stop: CancellationToken) -> Result<(), StartError> {
+    let running = start(settings).await?;
+    stop.cancelled().await;
+    running.shutdown().await;
+    Ok(())
+}
+
+async fn scan(core: Arc<Core>, stop: CancellationToken) {
+    let start = tokio::time::Instant::now();
+    let mut looks = tokio::time::interval_at(start + SCAN.0, SCAN.1);
+    let mut logs = tokio::time::interval_at(start + LOG_KV, LOG_KV);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = looks.tick() => core.expire(),
+            _ = logs.tick() => core.kv.log(),
+        }
+    }
+}
+
+/// The HTTP pages.
+struct Pages {
+    core: Arc<Core>,
+    registry: Registry,
+    stop: CancellationToken,
+    warm_up: Duration,
+}
+
+impl Pages {
+    fn new(core: &Arc<Core>, stats: Arc<Stats>, stop: CancellationToken, warm_up: Duration) -> Self {
+        let mut registry = metrics::registry();
+        registry.register_collector(Box::new(Figures {
+            core: Arc::clone(core),
+            stats,
+        }));
+        Self {
+            core: Arc::clone(core),
+            registry,
+            stop,
+            warm_up,
+        }
+    }
+}
+
+impl App for Pages {
+    fn ready(&self) -> Result<(), String> {
+        if self.stop.is_cancelled() {
+            return Err("stopping".to_owned());
+        }
+        let up = self.core.started.elapsed();
+        if up < self.warm_up {
+            let left = self.warm_up.saturating_sub(up).as_secs() + 1;
+            return Err(format!("waiting {left} s more for brokers to register"));
+        }
+        Ok(())
+    }
+
+    fn metrics(&self) -> String {
+        metrics::page(&self.registry)
+    }
+}
+
+struct Figures {
+    core: Arc<Core>,
+    stats: Arc<Stats>,
+}
+
+impl fmt::Debug for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Figures")
+    }
+}
+
+impl Collector for Figures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let sizes = self.core.table.read().sizes();
+        let stats = &self.stats;
+        for (name, help, value) in [
+            ("namesrv_topics", "Topics with a route", sizes.topics as u64),
+            (
+                "namesrv_broker_names",
+                "Broker names in the routes",
+                sizes.broker_names as u64,
+            ),
+            (
+                "namesrv_live_brokers",
+                "Broker addresses with a sign of life",
+                sizes.live as u64,
+            ),
+            ("namesrv_clusters", "Clusters", sizes.clusters as u64),
+            ("connections", "Connections open now", stats.open()),
+            (
+                "frames_received",
+                "Frames received since the start",
+                stats.frames_in(),
+            ),
+            ("frames_sent", "Frames sent since the start", stats.frames_out()),
+            (
+                "bytes_received",
+                "Bytes received since the start",
+                stats.bytes_in(),
+            ),
+            ("bytes_sent", "Bytes sent since the start", stats.bytes_out()),
+            (
+                "malformed_frames",
+                "Connections closed for a malformed frame",
+                stats.bad_frames(),
+            ),
+            (
+                "accept_errors",
+                "Failed accepts, mostly for lack of descriptors",
+                stats.accept_errors(),
+            ),
+        ] {
+            let gauge = ConstGauge::new(value as i64);
+            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+            gauge.encode(metric)?;
+        }
+        Ok(())
+    }
+}
