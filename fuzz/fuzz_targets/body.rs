@@ -6,8 +6,8 @@ use ferromq_protocol::fastjson;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let _ = fastjson::from_slice::<body::heartbeat::HeartbeatData>(data);
-    let _ = fastjson::from_slice::<body::route::TopicRouteData>(data);
-    let _ = fastjson::from_slice::<body::config::TopicConfigTable>(data);
-    let _ = fastjson::from_slice::<body::lock::LockBatchRequest>(data);
+    let _ = fastjson::from_slice::<body::HeartbeatData>(data);
+    let _ = fastjson::from_slice::<body::TopicRouteData>(data);
+    let _ = fastjson::from_slice::<body::TopicConfigTable>(data);
+    let _ = fastjson::from_slice::<body::LockBatchRequestBody>(data);
 });

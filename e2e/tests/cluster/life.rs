@@ -3,17 +3,14 @@
 
 use std::process::Command;
 
-use crate::support::{Namespace, broker_cluster, in_cluster, root, run, same, text, topic};
+use crate::support::{Namespace, broker_cluster, ferroctl, in_cluster, root, run, same, text, topic};
 
-/// A run of the Java client suite inside the cluster's network.
+/// A run of the Java client inside the cluster's network.
 fn java(name_server: &str, args: &[&str]) -> Command {
-    let launcher = root().join("e2e/java/run-suite.sh");
-    let mut line = vec![
-        launcher.to_str().expect("path is UTF-8"),
-        "--namesrv",
-        name_server,
-    ];
+    let launcher = root().join("e2e/java/run.sh");
+    let mut line = vec![launcher.to_str().expect("path is UTF-8"), "client"];
     line.extend(args);
+    line.extend(["--namesrv", name_server]);
     in_cluster(&line)
 }
 
@@ -21,23 +18,25 @@ fn java(name_server: &str, args: &[&str]) -> Command {
 fn the_official_client_loses_nothing_while_every_broker_pod_is_replaced() {
     let space = Namespace::new("life");
     run(&mut space.apply(&broker_cluster("life", 2)));
-    run(&mut space.apply(&topic("ledger", "life", "ledger", 4)));
+    run(&mut space.apply(&topic("declared", "life", "declared", 4)));
     space.wait_ready("mqc", "life");
-    space.wait_ready("mqt", "ledger");
+    space.wait_ready("mqt", "declared");
     let name_server = space.name_server("life");
-    let route = crate::support::ferroctl(&name_server, &["topic", "route", "ledger"]);
+
+    // Sync, async, one-way and batch sends; push and pull consumers receive every message, from both groups.
+    run(&mut java(&name_server, &["suite", "--cases", "core"]));
 
     let ledger = std::env::temp_dir().join(format!("ferromq-ledger-{}.jsonl", std::process::id()));
-    let ledger = ledger.to_str().expect("path is UTF-8");
-    // Sync, async, one-way and batch sends to both groups; then push and pull consumers receive all of them.
-    run(&mut java(
-        &name_server,
-        &["send-phase", "--topic", "ledger", "--ledger", ledger],
-    ));
-    run(&mut java(
-        &name_server,
-        &["verify-phase", "--topic", "ledger", "--ledger", ledger],
-    ));
+    let path = ledger.to_str().expect("path is UTF-8");
+    run(&mut java(&name_server, &["send-phase", "--ledger", path]));
+    let entries = std::fs::read_to_string(&ledger).expect("read the ledger");
+    for group in ["life-0", "life-1"] {
+        assert!(
+            entries.contains(&format!("\"broker\":\"{group}\"")),
+            "no message went to {group}"
+        );
+    }
+    let route = ferroctl(&name_server, &["topic", "route", "declared"]);
 
     for group in 0..2 {
         space.replace_pod(&format!("life-{group}-0"));
@@ -52,14 +51,11 @@ fn the_official_client_loses_nothing_while_every_broker_pod_is_replaced() {
 
     same(
         "routes",
-        &crate::support::ferroctl(&name_server, &["topic", "route", "ledger"]),
+        &ferroctl(&name_server, &["topic", "route", "declared"]),
         &route,
     );
     // A fresh group reads everything again, and each message id given before the restarts still resolves.
-    run(&mut java(
-        &name_server,
-        &["verify-phase", "--topic", "ledger", "--ledger", ledger],
-    ));
+    run(&mut java(&name_server, &["verify-phase", "--ledger", path]));
     std::fs::remove_file(ledger).expect("remove the ledger");
 }
 

@@ -24,12 +24,14 @@ const CONDITIONS: &[(&str, &str)] = &[
 fn with(name: &str, line: &str) -> String {
     let key = line.split(':').next().unwrap_or_default();
     let base = broker_cluster(name, 1);
-    let kept: String = base
+    let replaced = format!("{key}:");
+    let mut lines: Vec<&str> = base
         .lines()
-        .filter(|l| !l.trim_start().starts_with(&format!("{key}:")))
-        .map(|l| format!("{l}\n"))
+        .filter(|l| !l.trim_start().starts_with(&replaced))
         .collect();
-    format!("{kept}  {line}\n")
+    let line = format!("  {line}\n");
+    lines.push(&line);
+    lines.join("\n")
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// How long anything may take before the test gives up. A bound for hangs, not a measure of speed.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Waits until `check` gives a value. `what` is named when patience ends.
 pub(crate) fn wait_for<T>(what: &str, mut check: impl FnMut() -> Result<T, String>) -> T {
