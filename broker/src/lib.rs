@@ -1,1 +1,30 @@
-//! The FerroMQ broker.
+//! The FerroMQ broker: stores messages and hands them to consumers, speaking RocketMQ 4.9's protocol.
+//!
+//! [`Broker::start`] opens the store, loads the tables, listens, registers; [`Running::shutdown`] undoes
+//! that in the order in which clients notice least. Between the two, [`processor`] answers requests from the shared
+//! state in [`core`].
+
+#![forbid(unsafe_code)]
+
+mod broker;
+mod client_table;
+mod clock;
+pub mod config;
+mod core;
+mod group_table;
+mod http;
+mod long_poll;
+mod notice;
+mod offset_table;
+mod overload;
+mod persist;
+mod processor;
+mod rebalance_lock;
+mod register;
+mod runtime_info;
+mod selector;
+mod stats;
+mod topic_table;
+
+pub use broker::{Broker, Running};
+pub use config::BrokerSettings;

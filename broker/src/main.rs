@@ -1,3 +1,86 @@
 //! The FerroMQ broker.
 
-fn main() {}
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use ferromq_broker::{Broker, BrokerSettings};
+use ferromq_daemon::logging::{self, Format};
+use ferromq_daemon::{Action, Options, Program, shutdown};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+const PROGRAM: Program = Program {
+    name: "ferromq-broker",
+    about: "stores messages and hands them to consumers, speaking RocketMQ 4.9's protocol",
+    version: env!("CARGO_PKG_VERSION"),
+    flags: &[],
+};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("ferromq-broker: {error:#}");
+            // What mqbroker's exit status -3 comes out as.
+            ExitCode::from(253)
+        }
+    }
+}
+
+/// Returns whether the stop was clean.
+fn run() -> anyhow::Result<bool> {
+    let options = match Options::parse(&PROGRAM, std::env::args().skip(1))? {
+        Action::Run(options) => options,
+        Action::Print(text) => {
+            print(&text)?;
+            return Ok(true);
+        }
+    };
+    let (settings, notes) = BrokerSettings::load(&options, std::env::var("NAMESRV_ADDR").ok())?;
+    if options.print_all {
+        print(&settings.to_properties().to_plain_text())?;
+        return Ok(true);
+    }
+    if options.print_important {
+        print(&settings.important_properties().to_plain_text())?;
+        return Ok(true);
+    }
+    let format = Format::from_name(&settings.log_format).unwrap_or_default();
+    logging::init(format, &settings.log_level)?;
+    notes.log();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("broker-io")
+        .build()
+        .context("start the runtime")?;
+    runtime.block_on(async move {
+        let (stop, ended, tasks) = (
+            CancellationToken::new(),
+            CancellationToken::new(),
+            TaskTracker::new(),
+        );
+        shutdown::on_signals(&tasks, stop.clone(), ended.clone()).context("listen for signals")?;
+        let running = Broker::start(settings).await?;
+        print(&running.start_line())?;
+        let failed = tokio::select! {
+            () = stop.cancelled() => false,
+            () = running.failed() => true,
+        };
+        let clean = running.shutdown().await && !failed;
+        ended.cancel();
+        tasks.close();
+        tasks.wait().await;
+        Ok(clean)
+    })
+}
+
+/// Writes to standard output, which logs leave alone.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.trim_end().as_bytes())
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush())
+        .context("write to standard output")
+}

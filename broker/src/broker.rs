@@ -1,0 +1,501 @@
+//! Starting and stopping in order.
+//!
+//! Start: pages → tables → store (lock, recover, run) → listen → register. Clients are served only after
+//! the store runs, and are told of the broker only after it is served.
+//!
+//! Stop, so that clients notice least: leave the routes → answer held pulls → drain connections → save
+//! tables → flush and close the store. A deadline bounds it; the tables and the store are closed even when it passes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use ferromq_daemon::http::Http;
+use ferromq_protocol::body::{ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable};
+use ferromq_remoting::{Client, ClientConfig, Conn, ConnEvents, Dispatch, Limits, Server, ServerConfig};
+use ferromq_store::{Hooks, Progress, Store};
+use parking_lot::RwLock;
+use tokio::time::{interval, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::now_ms;
+use crate::config::{BrokerSettings, SharedSettings, host_port};
+use crate::core::{Core, Files, Identity, Parts, system_topics};
+use crate::group_table::GroupTable;
+use crate::http::{Labels, Pages};
+use crate::long_poll::LongPoll;
+use crate::offset_table::OffsetTable;
+use crate::overload::WriteGate;
+use crate::persist::TableFile;
+use crate::register::Registrar;
+use crate::stats::SAMPLE_EVERY_MS;
+use crate::topic_table::{PERM_RW, TopicTable};
+use crate::{notice, processor};
+
+/// A client that sent no heartbeat for this long is dropped.
+const CLIENT_LIFE_MS: i64 = 120_000;
+/// How often clients and locks are looked over.
+const LOOK_OVER: Duration = Duration::from_millis(SAMPLE_EVERY_MS);
+/// How long the start waits for the first registration.
+const FIRST_REGISTRATION: Duration = Duration::from_secs(3);
+/// How long a table that was marked as changed may wait for its save.
+const SAVE_SOON: Duration = Duration::from_millis(500);
+
+/// The broker before it runs.
+#[derive(Debug)]
+pub struct Broker;
+
+/// A running broker.
+#[derive(Debug)]
+pub struct Running {
+    core: Arc<Core>,
+    pages: Arc<Pages>,
+    client: Client,
+    local: SocketAddr,
+    http: Option<SocketAddr>,
+    tasks: Tasks,
+    deadline: Duration,
+}
+
+/// What has been started and how it is stopped.
+#[derive(Debug, Default)]
+struct Tasks {
+    http: TaskTracker,
+    http_stop: CancellationToken,
+    registrar: TaskTracker,
+    registrar_stop: CancellationToken,
+    servers: TaskTracker,
+    servers_stop: CancellationToken,
+    house: TaskTracker,
+    house_stop: CancellationToken,
+    failed: CancellationToken,
+}
+
+/// Tells the client table of closed connections.
+struct Clients(Arc<Core>);
+
+impl ConnEvents for Clients {
+    fn closed(&self, conn: &Conn) {
+        self.0.client_gone(conn);
+    }
+}
+
+impl Broker {
+    /// Starts a broker with completed settings (see [`BrokerSettings::complete`]). Returns when clients are served
+    /// and the name servers have been told, or have not answered for 3 s.
+    ///
+    /// # Errors
+    /// A table, the store or a port cannot be used; the text says which and what to do.
+    pub async fn start(settings: BrokerSettings) -> anyhow::Result<Running> {
+        let tasks = Tasks::default();
+        match start(settings, &tasks).await {
+            Ok(started) => Ok(started.running(tasks)),
+            Err(error) => {
+                tasks.house_stop.cancel();
+                tasks.servers_stop.cancel();
+                tasks.registrar_stop.cancel();
+                tasks.http_stop.cancel();
+                for tracker in [&tasks.servers, &tasks.registrar, &tasks.house, &tasks.http] {
+                    tracker.close();
+                    tracker.wait().await;
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+struct Started {
+    core: Arc<Core>,
+    pages: Arc<Pages>,
+    client: Client,
+    local: SocketAddr,
+    http: Option<SocketAddr>,
+    deadline: Duration,
+}
+
+impl Started {
+    fn running(self, tasks: Tasks) -> Running {
+        Running {
+            core: self.core,
+            pages: self.pages,
+            client: self.client,
+            local: self.local,
+            http: self.http,
+            tasks,
+            deadline: self.deadline,
+        }
+    }
+}
+
+async fn identity(settings: &BrokerSettings) -> anyhow::Result<Identity> {
+    let port = settings.listen_port;
+    let advertised = host_port(&settings.broker_ip1, port);
+    let store_host = tokio::net::lookup_host(&advertised)
+        .await
+        .with_context(|| {
+            format!(
+                "brokerIP1={} is no address and no name that can be resolved",
+                settings.broker_ip1
+            )
+        })?
+        .next();
+    let Some(store_host) = store_host else {
+        bail!("brokerIP1={} resolves to no address", settings.broker_ip1);
+    };
+    Ok(Identity {
+        cluster: settings.broker_cluster_name.clone(),
+        name: settings.broker_name.clone(),
+        id: settings.broker_id,
+        advertised,
+        ha_advertised: host_port(&settings.broker_ip2, port.saturating_add(1)),
+        store_host: SocketAddr::new(store_host.ip().to_canonical(), port),
+    })
+}
+
+async fn start(settings: BrokerSettings, tasks: &Tasks) -> anyhow::Result<Started> {
+    let identity = identity(&settings).await?;
+    let progress = Progress::new();
+    let gate = Arc::new(WriteGate::new(Instant::now()));
+    let config = settings.store_config(identity.store_host)?;
+    let token_file = settings.http_token_file.trim();
+    let labels = Labels {
+        cluster: identity.cluster.clone(),
+        broker: identity.name.clone(),
+        id: identity.id,
+        role: config.role,
+        token_file: (!token_file.is_empty()).then(|| token_file.into()),
+    };
+    let pages = Arc::new(Pages::new(progress.clone(), gate.clone(), labels));
+    let http = start_http(&settings, &pages, tasks).await?;
+
+    let held = Arc::new(LongPoll::new(settings.pull_thread_pool_queue_capacity));
+    let hooks = Hooks {
+        arrival: held.clone(),
+        dispatchers: Vec::new(),
+    };
+    let store = blocking(&tasks.house, move || Store::open(config, &progress, hooks))
+        .await?
+        .context("open the store")?;
+    let starting = store.clone();
+    // From here on the store has to be closed whatever happens.
+    let result = blocking(&tasks.house, move || starting.start()).await;
+    let result = match result {
+        Ok(Ok(())) => serve(settings, identity, pages, gate, held, store.clone(), http, tasks).await,
+        Ok(Err(error)) => Err(error).context("start the store"),
+        Err(error) => Err(error),
+    };
+    if result.is_err() {
+        let closed = blocking(&tasks.house, move || store.shutdown()).await;
+        tracing::debug!(?closed, "the store was closed after a failed start");
+    }
+    result
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is made once, in the order of the start"
+)]
+async fn serve(
+    settings: BrokerSettings,
+    identity: Identity,
+    pages: Arc<Pages>,
+    gate: Arc<WriteGate>,
+    held: Arc<LongPoll>,
+    store: Store,
+    http: Option<SocketAddr>,
+    tasks: &Tasks,
+) -> anyhow::Result<Started> {
+    let now = now_ms();
+    let deadline = Duration::from_millis(settings.shutdown_timeout_millis);
+    let names = settings.name_servers()?;
+    let (files, topics, groups, offsets) = load_tables(&settings, &identity, now)?;
+    let topics = Arc::new(topics);
+    let shared: SharedSettings = Arc::new(RwLock::new(Arc::new(settings)));
+    let client = Client::new(ClientConfig::default(), Dispatch::none());
+    let registrar = Arc::new(Registrar::new(
+        identity.clone(),
+        names,
+        client.clone(),
+        topics.clone(),
+        shared.clone(),
+    ));
+    let core = Arc::new(Core::new(Parts {
+        identity,
+        settings: shared,
+        store,
+        topics,
+        groups,
+        offsets,
+        held,
+        gate,
+        registrar: registrar.clone(),
+        files,
+        tasks: tasks.house.clone(),
+        now,
+    }));
+    let saving = core.clone();
+    blocking(&tasks.house, move || {
+        saving.save_topics()?;
+        saving.save_groups()
+    })
+    .await?
+    .context("save the tables")?;
+
+    let local = listen(&core, tasks, deadline)?;
+    tasks
+        .house
+        .spawn(notice::run(core.clone(), tasks.house_stop.clone()));
+    tasks
+        .house
+        .spawn(housekeeping(core.clone(), tasks.house_stop.clone()));
+    pages.serve(core.clone());
+    tasks
+        .registrar
+        .spawn(registrar.clone().run(tasks.registrar_stop.clone()));
+    registrar.first(FIRST_REGISTRATION).await;
+    Ok(Started {
+        core,
+        pages,
+        client,
+        local,
+        http,
+        deadline,
+    })
+}
+
+async fn start_http(
+    settings: &BrokerSettings,
+    pages: &Arc<Pages>,
+    tasks: &Tasks,
+) -> anyhow::Result<Option<SocketAddr>> {
+    if settings.http_port == 0 {
+        return Ok(None);
+    }
+    let http = Http::bind(SocketAddr::new(settings.bind()?, settings.http_port)).await?;
+    let local = http.local_addr();
+    tasks.http.spawn(http.run(pages.clone(), tasks.http_stop.clone()));
+    Ok(Some(local))
+}
+
+/// Runs something that blocks.
+async fn blocking<T: Send + 'static>(
+    tasks: &TaskTracker,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> anyhow::Result<T> {
+    tasks.spawn_blocking(work).await.context("a worker thread failed")
+}
+
+type Tables = (Files, TopicTable, GroupTable, OffsetTable);
+
+fn load_tables(settings: &BrokerSettings, identity: &Identity, now: i64) -> anyhow::Result<Tables> {
+    let root = settings.root();
+    let files = Files {
+        topics: TableFile::new(&root, "topics.json"),
+        groups: TableFile::new(&root, "subscriptionGroup.json"),
+        offsets: TableFile::new(&root, "consumerOffset.json"),
+    };
+    let topics = TopicTable::from_file(files.topics.load::<TopicConfigTable>()?, now);
+    let system = system_topics(&identity.cluster, &identity.name, settings);
+    for row in system.rows() {
+        topics.put(row, now);
+    }
+    if !settings.auto_create_topic_enable {
+        // A template left from earlier would get round the setting.
+        if let Some(old) = topics.get("TBW102") {
+            let mut row = (*old).clone();
+            row.perm = PERM_RW;
+            topics.put(row, now);
+        }
+    }
+    let groups = GroupTable::from_file(files.groups.load::<SubscriptionGroupTable>()?, now);
+    let offsets = OffsetTable::from_file(files.offsets.load::<ConsumerOffsetTable>()?);
+    files.offsets.clean(offsets.changes());
+    Ok((files, topics, groups, offsets))
+}
+
+/// Listens on the port and on the one two below it.
+fn listen(core: &Arc<Core>, tasks: &Tasks, deadline: Duration) -> anyhow::Result<SocketAddr> {
+    let settings = core.settings();
+    let (ip, port) = (settings.bind()?, settings.listen_port);
+    let dispatch = processor::dispatch(core);
+    let events: Arc<dyn ConnEvents> = Arc::new(Clients(core.clone()));
+    let config = |name| ServerConfig {
+        name,
+        limits: Limits {
+            idle: Duration::from_secs(settings.server_channel_max_idle_time_seconds),
+            ..Limits::default()
+        },
+        backlog: settings.server_socket_backlog,
+        drain: Duration::from_secs(5).min(deadline / 3),
+        ..ServerConfig::default()
+    };
+    let mut servers = vec![Server::bind(
+        SocketAddr::new(ip, port),
+        config("main"),
+        dispatch.clone(),
+        events.clone(),
+    )?];
+    if let Some(vip) = port.checked_sub(2).filter(|&p| p > 0) {
+        servers.push(Server::bind(
+            SocketAddr::new(ip, vip),
+            config("vip"),
+            dispatch,
+            events,
+        )?);
+    }
+    let local = servers[0].local_addr();
+    for server in servers {
+        let (stop, failed) = (tasks.servers_stop.clone(), tasks.failed.clone());
+        tasks.servers.spawn(async move {
+            server.run(stop.clone()).await;
+            if !stop.is_cancelled() {
+                tracing::error!("a server ended by itself; the broker stops");
+                failed.cancel();
+            }
+        });
+    }
+    Ok(local)
+}
+
+/// Saves progress, drops silent clients, forgets old locks, takes samples.
+async fn housekeeping(core: Arc<Core>, stop: CancellationToken) {
+    let mut offsets = interval(Duration::from_millis(
+        core.settings().flush_consumer_offset_interval,
+    ));
+    let mut look_over = interval(LOOK_OVER);
+    loop {
+        let all = tokio::select! {
+            () = stop.cancelled() => return,
+            _ = offsets.tick() => false,
+            () = core.unsaved.notified() => {
+                // More changes are likely on their way.
+                sleep(SAVE_SOON).await;
+                true
+            }
+            _ = look_over.tick() => {
+                let now = now_ms();
+                core.stats.sample(now);
+                core.locks.expire(now);
+                for conn in core.clients.silent_since(now - CLIENT_LIFE_MS) {
+                    tracing::info!(peer = %conn.peer(), "a client sent no heartbeat for 120 s; its connection is closed");
+                    conn.close("no heartbeat for 120 s");
+                }
+                continue;
+            }
+        };
+        let saving = core.clone();
+        let saved = core.tasks.spawn_blocking(move || {
+            if all {
+                saving.save_topics()?;
+                saving.save_groups()?;
+            }
+            saving.save_offsets()
+        });
+        match saved.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "a table could not be saved; it is tried again"),
+            Err(error) => tracing::error!(%error, "the thread that saves tables failed"),
+        }
+    }
+}
+
+impl Running {
+    /// The address of the main port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The address of the pages, when they are on.
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// The line that scripts wait for.
+    pub fn start_line(&self) -> String {
+        let identity = &self.core.identity;
+        let names = self.core.settings().namesrv_addr.clone();
+        let mut line = format!(
+            "The broker[{}, {}] boot success. serializeType=JSON",
+            identity.name, identity.advertised
+        );
+        if !names.is_empty() {
+            line.push_str(" and name server is ");
+            line.push_str(&names);
+        }
+        line
+    }
+
+    /// Returns when a part that the broker cannot do without has ended by itself.
+    pub async fn failed(&self) {
+        self.tasks.failed.cancelled().await;
+    }
+
+    /// Stops in order. Returns whether everything was saved and the next start needs no recovery.
+    pub async fn shutdown(self) -> bool {
+        let Self {
+            core,
+            pages,
+            client,
+            tasks,
+            deadline,
+            ..
+        } = self;
+        tracing::info!("stopping: leaving the routes, then draining, then closing the store");
+        pages.stop();
+        let polite = async {
+            tasks.registrar_stop.cancel();
+            tasks.registrar.close();
+            tasks.registrar.wait().await;
+            core.registrar.unregister().await;
+            core.stopping.cancel();
+            tasks.servers_stop.cancel();
+            tasks.servers.close();
+            tasks.servers.wait().await;
+            tasks.house_stop.cancel();
+        };
+        if timeout(deadline * 2 / 3, polite).await.is_err() {
+            tracing::warn!(
+                ?deadline,
+                "connections were not drained in time and are cut off (shutdownTimeoutMillis)"
+            );
+            core.stopping.cancel();
+            tasks.servers_stop.cancel();
+            tasks.house_stop.cancel();
+        }
+        let (saving, closing) = (core.clone(), core.store.clone());
+        let closing = blocking(&tasks.house, move || {
+            let mut clean = true;
+            for saved in [saving.save_topics(), saving.save_groups(), saving.save_offsets()] {
+                if let Err(error) = saved {
+                    tracing::error!(%error, "a table could not be saved at the stop");
+                    clean = false;
+                }
+            }
+            match closing.shutdown() {
+                Ok(report) => clean && report.clean,
+                Err(error) => {
+                    tracing::error!(%error, "the store was not closed in order");
+                    false
+                }
+            }
+        });
+        let clean = matches!(timeout(deadline, closing).await, Ok(Ok(true)));
+        client.close().await;
+        tasks.house.close();
+        if timeout(deadline / 3, tasks.house.wait()).await.is_err() {
+            tracing::warn!("some work was still going on at the end of the stop");
+        }
+        tasks.http_stop.cancel();
+        tasks.http.close();
+        tasks.http.wait().await;
+        if clean {
+            tracing::info!("stopped; everything is on disk");
+        } else {
+            tracing::warn!("stopped, but not in order: the next start recovers from the log");
+        }
+        clean
+    }
+}

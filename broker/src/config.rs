@@ -1,0 +1,597 @@
+//! The broker's settings: RocketMQ's keys with RocketMQ's defaults, and a few of our own.
+//!
+//! Sources, low to high: defaults; `NAMESRV_ADDR` and `rocketmq.namesrv.addr`; the file of `-c`; changes that
+//! administrators made at run time (`config/live.properties` in the store); the command line. A key that has no counterpart here
+//! is accepted without effect; one that asks for something that this broker does not do is refused, since
+//! starting without it would break a promise.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use ferromq_daemon::settings::Notes;
+use ferromq_daemon::{Options, Properties, settings};
+use ferromq_store::{BrokerRole, DelayLevels, FlushMode, StoreConfig};
+use parking_lot::RwLock;
+
+settings! {
+    /// Everything that can be set.
+    pub struct BrokerSettings {
+        /// Name servers, `host:port` with `;` between them. A DNS name stands for all its addresses.
+        namesrv_addr: String = String::new(), "namesrvAddr", important: true;
+        /// Address that clients are told. Empty: the first that is not a loopback address.
+        broker_ip1: String = String::new(), "brokerIP1", important: true;
+        /// Address that replicas are told. Empty: brokerIP1.
+        broker_ip2: String = String::new(), "brokerIP2", important: true;
+        /// Name of the broker group. Empty: the host's name.
+        broker_name: String = String::new(), "brokerName", important: true;
+        /// Name of the cluster.
+        broker_cluster_name: String = "DefaultCluster".to_owned(), "brokerClusterName", important: true;
+        /// 0 is the master, above 0 a slave.
+        broker_id: i64 = 0, "brokerId", range: 0..=i64::MAX, important: true;
+        /// Port for everything; two below it is a second one for the same, one above it replication.
+        listen_port: u16 = 10_911, "listenPort", range: 1..=65_535, unit: "port";
+        /// Address to listen on.
+        bind_address: String = "0.0.0.0".to_owned(), "bindAddress";
+        /// Port for probes, metrics and status; 0 is off.
+        http_port: u16 = 0, "httpPort", range: 0..=65_535, unit: "port";
+        /// File with the token that PUT /writes asks for; empty: nobody may.
+        http_token_file: String = String::new(), "httpTokenFile";
+        /// How long a stop may take before what is left is cut off.
+        shutdown_timeout_millis: u64 = 30_000, "shutdownTimeoutMillis", range: 1_000..=3_600_000, unit: "ms";
+        /// Level of the log: error, warn, info, debug, trace, or target=level pairs.
+        log_level: String = "info".to_owned(), "logLevel";
+        /// Form of the log: text or json.
+        log_format: String = "text".to_owned(), "logFormat";
+
+        /// What clients may do here: 4 read, 2 write, 6 both.
+        broker_permission: i32 = 6, "brokerPermission", range: 0..=7, live: true;
+        /// Queues of TBW102, the most that a topic made on first use gets.
+        default_topic_queue_nums: i32 = 8, "defaultTopicQueueNums", range: 1..=65_535;
+        /// Whether a send to an unknown topic makes it.
+        auto_create_topic_enable: bool = true, "autoCreateTopicEnable", important: true;
+        /// Whether the topic named like the cluster can be read and written.
+        cluster_topic_enable: bool = true, "clusterTopicEnable";
+        /// Whether the topic named like the broker can be read and written.
+        broker_topic_enable: bool = true, "brokerTopicEnable";
+        /// Whether a consumer of an unknown group makes it.
+        auto_create_subscription_group: bool = true, "autoCreateSubscriptionGroup", live: true, important: true;
+        /// Name of the topic for message traces.
+        msg_trace_topic_name: String = "RMQ_SYS_TRACE_TOPIC".to_owned(), "msgTraceTopicName", important: true;
+        /// Whether that topic is made here.
+        trace_topic_enable: bool = false, "traceTopicEnable", important: true;
+        /// Whether clients are told to trace.
+        trace_on: bool = true, "traceOn", live: true;
+        /// Region that clients are told.
+        region_id: String = "DefaultRegion".to_owned(), "regionId", live: true;
+        /// How often consumers' progress is saved.
+        flush_consumer_offset_interval: u64 = 5_000, "flushConsumerOffsetInterval", range: 10..=3_600_000, unit: "ms";
+        /// Whether transactional sends are refused.
+        reject_transaction_message: bool = false, "rejectTransactionMessage", live: true, important: true;
+        /// Whether pulls may wait for messages as long as they ask; else shortPollingTimeMills.
+        long_polling_enable: bool = true, "longPollingEnable", live: true;
+        /// How long a pull waits without long polling.
+        short_polling_time_mills: u64 = 1_000, "shortPollingTimeMills", range: 0..=60_000, unit: "ms", live: true;
+        /// The most pulls that wait at a time.
+        pull_thread_pool_queue_capacity: usize = 100_000, "pullThreadPoolQueueCapacity", range: 1..=10_000_000;
+        /// Whether consumers are told of changes in their group.
+        notify_consumer_ids_changed_enable: bool = true, "notifyConsumerIdsChangedEnable", live: true;
+        /// How long a registration may take.
+        register_broker_timeout_mills: u64 = 6_000, "registerBrokerTimeoutMills", range: 100..=60_000, unit: "ms", live: true;
+        /// How often the broker registers; taken as 10 000 at least and 60 000 at most.
+        register_name_server_period: u64 = 30_000, "registerNameServerPeriod", range: 1..=86_400_000, unit: "ms";
+        /// Whether each registration carries all topics; else only one after a change.
+        force_register: bool = true, "forceRegister", live: true;
+        /// Whether registrations are compressed.
+        compressed_register: bool = false, "compressedRegister", live: true;
+        /// Whether far-behind consumers are sent to a slave.
+        slave_read_enable: bool = false, "slaveReadEnable", live: true;
+        /// Sends before this time are refused; milliseconds since 1970, 0 is off.
+        start_accept_send_request_time_stamp: i64 = 0, "startAcceptSendRequestTimeStamp", range: 0..=i64::MAX, unit: "ms", live: true;
+        /// Whether consumers may select by SQL92 expressions.
+        enable_property_filter: bool = false, "enablePropertyFilter", live: true;
+        /// A client's connection is closed when nothing came or went for this long.
+        server_channel_max_idle_time_seconds: u64 = 120, "serverChannelMaxIdleTimeSeconds", range: 1..=86_400, unit: "s";
+        /// Length of the kernel's queue of new connections.
+        server_socket_backlog: i32 = 1_024, "serverSocketBacklog", range: 1..=65_535;
+        /// Keys that request 25 may not change, with `;` between them.
+        config_black_list: String = "configBlackList;brokerConfigPath".to_owned(), "configBlackList";
+
+        /// Directory of the store. Empty: `store` in the home directory.
+        store_path_root_dir: String = String::new(), "storePathRootDir", important: true;
+        /// Directory of the log. Empty: `commitlog` in the store.
+        store_path_commit_log: String = String::new(), "storePathCommitLog", important: true;
+        /// Length of a log file.
+        mapped_file_size_commit_log: u64 = 1 << 30, "mappedFileSizeCommitLog", range: 65_536..=2_147_483_647, unit: "bytes";
+        /// Length of a consume queue file.
+        mapped_file_size_consume_queue: u64 = 6_000_000, "mappedFileSizeConsumeQueue", range: 20..=2_147_483_647, unit: "bytes";
+        /// ASYNC_FLUSH: sends are answered at once; SYNC_FLUSH: when they are on disk.
+        flush_disk_type: String = "ASYNC_FLUSH".to_owned(), "flushDiskType", important: true;
+        /// Pause between two background flushes.
+        flush_interval_commit_log: u64 = 500, "flushIntervalCommitLog", range: 1..=3_600_000, unit: "ms";
+        /// Pages that make a background flush worth it.
+        flush_commit_log_least_pages: u64 = 4, "flushCommitLogLeastPages", range: 0..=1_000_000;
+        /// After this long anything is flushed.
+        flush_commit_log_thorough_interval: u64 = 10_000, "flushCommitLogThoroughInterval", range: 1..=3_600_000, unit: "ms";
+        /// Pause between two passes that write consume queues out.
+        flush_interval_consume_queue: u64 = 1_000, "flushIntervalConsumeQueue", range: 1..=3_600_000, unit: "ms";
+        /// How often consume queues are synced.
+        flush_consume_queue_thorough_interval: u64 = 60_000, "flushConsumeQueueThoroughInterval", range: 1..=3_600_000, unit: "ms";
+        /// How long a send waits for the disk with SYNC_FLUSH.
+        sync_flush_timeout: u64 = 5_000, "syncFlushTimeout", range: 1..=3_600_000, unit: "ms";
+        /// How long a send waits for a slave with SYNC_MASTER.
+        slave_timeout: u64 = 3_000, "slaveTimeout", range: 1..=3_600_000, unit: "ms";
+        /// An append that takes longer makes the broker refuse sends.
+        os_page_cache_busy_time_out_mills: u64 = 1_000, "osPageCacheBusyTimeOutMills", range: 1..=3_600_000, unit: "ms";
+        /// Longest body of a message or batch.
+        max_message_size: usize = 4 << 20, "maxMessageSize", range: 1..=16_000_000, unit: "bytes";
+        /// Whether recovery checks the bodies' checksums.
+        check_crc_on_recover: bool = true, "checkCRCOnRecover";
+        /// Pause between two looks for files to delete.
+        clean_resource_interval: u64 = 10_000, "cleanResourceInterval", range: 10..=3_600_000, unit: "ms";
+        /// Pause between two deletions of log files.
+        delete_commit_log_files_interval: u64 = 100, "deleteCommitLogFilesInterval", range: 0..=60_000, unit: "ms";
+        /// Pause between two deletions of consume queue files.
+        delete_consume_queue_files_interval: u64 = 100, "deleteConsumeQueueFilesInterval", range: 0..=60_000, unit: "ms";
+        /// Hours of the day at which expired files are deleted, with `;` between them.
+        delete_when: String = "04".to_owned(), "deleteWhen";
+        /// Zone of those hours, such as Europe/Berlin. Empty: the process's.
+        delete_when_time_zone: String = String::new(), "deleteWhenTimeZone";
+        /// How long log files are kept.
+        file_reserved_time: u64 = 72, "fileReservedTime", range: 0..=876_000, unit: "hours";
+        /// Use of the disk above which expired files go at any hour.
+        disk_max_used_space_ratio: u32 = 75, "diskMaxUsedSpaceRatio", range: 10..=95, unit: "percent";
+        /// What the store may use; ratios are then of this. 0: the whole disk.
+        store_capacity_bytes: u64 = 0, "storeCapacityBytes", unit: "bytes";
+        /// Whether files go before they expire when the disk runs full.
+        clean_file_forcibly_enable: bool = true, "cleanFileForciblyEnable";
+        /// The most bytes of a pull from memory.
+        max_transfer_bytes_on_message_in_memory: usize = 262_144, "maxTransferBytesOnMessageInMemory", range: 1..=16_000_000, unit: "bytes";
+        /// The most messages of a pull from memory.
+        max_transfer_count_on_message_in_memory: usize = 32, "maxTransferCountOnMessageInMemory", range: 1..=100_000;
+        /// The most bytes of a pull from the disk.
+        max_transfer_bytes_on_message_in_disk: usize = 65_536, "maxTransferBytesOnMessageInDisk", range: 1..=16_000_000, unit: "bytes";
+        /// The most messages of a pull from the disk.
+        max_transfer_count_on_message_in_disk: usize = 8, "maxTransferCountOnMessageInDisk", range: 1..=100_000;
+        /// Part of the memory that is taken to hold the log's end.
+        access_message_in_memory_max_ratio: u32 = 40, "accessMessageInMemoryMaxRatio", range: 0..=100, unit: "percent";
+        /// Whether messages can be found by key.
+        message_index_enable: bool = true, "messageIndexEnable";
+        /// Whether the index is rebuilt from the last flush after a crash.
+        message_index_safe: bool = false, "messageIndexSafe";
+        /// Slots of an index file.
+        max_hash_slot_num: u32 = 5_000_000, "maxHashSlotNum", range: 1..=500_000_000;
+        /// Entries of an index file.
+        max_index_num: u32 = 20_000_000, "maxIndexNum", range: 2..=500_000_000;
+        /// The most messages of a query by key.
+        max_msgs_num_batch: i32 = 64, "maxMsgsNumBatch", range: 1..=10_000, live: true;
+        /// The most messages of a query by unique id.
+        default_query_max_num: i32 = 32, "defaultQueryMaxNum", range: 1..=10_000, live: true;
+        /// ASYNC_MASTER or SYNC_MASTER.
+        broker_role: String = "ASYNC_MASTER".to_owned(), "brokerRole", important: true;
+        /// Delays by level, from 1.
+        message_delay_level: String = DelayLevels::DEFAULT.to_owned(), "messageDelayLevel";
+        /// How often the progress of delayed messages is saved.
+        flush_delay_offset_interval: u64 = 10_000, "flushDelayOffsetInterval", range: 10..=3_600_000, unit: "ms";
+    }
+    without_effect {
+        "rocketmqHome" = "", "brokerConfigPath" = "", "haListenPort" = "10912", "haMasterAddress" = "",
+        "rmqAddressServerDomain" = "jmenv.tbsite.net", "rmqAddressServerSubGroup" = "nsaddr",
+        "sendMessageThreadPoolNums" = "4", "putMessageFutureThreadPoolNums" = "4",
+        "pullMessageThreadPoolNums" = "20", "processReplyMessageThreadPoolNums" = "20",
+        "queryMessageThreadPoolNums" = "10", "adminBrokerThreadPoolNums" = "16",
+        "clientManageThreadPoolNums" = "32", "consumerManageThreadPoolNums" = "32",
+        "heartbeatThreadPoolNums" = "2", "endTransactionThreadPoolNums" = "16",
+        "loadBalanceProcessorThreadPoolNums" = "32",
+        "sendThreadPoolQueueCapacity" = "10000", "putThreadPoolQueueCapacity" = "10000",
+        "replyThreadPoolQueueCapacity" = "10000", "queryThreadPoolQueueCapacity" = "20000",
+        "heartbeatThreadPoolQueueCapacity" = "50000", "endTransactionPoolQueueCapacity" = "100000",
+        "clientManagerThreadPoolQueueCapacity" = "1000000", "consumerManagerThreadPoolQueueCapacity" = "1000000",
+        "flushConsumerOffsetHistoryInterval" = "60000", "filterServerNums" = "0",
+        "highSpeedMode" = "false", "commercialEnable" = "true", "commercialTimerCount" = "1",
+        "commercialTransCount" = "1", "commercialBigCount" = "1", "commercialBaseCount" = "1",
+        "transferMsgByHeap" = "true", "maxDelayTime" = "40",
+        "disableConsumeIfConsumerReadSlowly" = "false", "consumerFallbehindThreshold" = "17179869184",
+        "brokerFastFailureEnable" = "true", "waitTimeMillsInSendQueue" = "200", "waitTimeMillsInPullQueue" = "5000",
+        "waitTimeMillsInHeartbeatQueue" = "31000", "waitTimeMillsInTransactionQueue" = "3000",
+        "enableCalcFilterBitMap" = "false", "expectConsumerNumUseFilter" = "32",
+        "maxErrorRateOfBloomFilter" = "20", "filterDataCleanTimeSpan" = "86400000", "filterSupportRetry" = "false",
+        "transactionTimeOut" = "6000", "transactionCheckMax" = "15", "transactionCheckInterval" = "60000",
+        "storeReplyMessageEnable" = "true", "enableDetailStat" = "true", "autoDeleteUnusedStats" = "false",
+        "isolateLogEnable" = "false", "offsetCheckInSlave" = "false", "duplicationEnable" = "false",
+        "serverWorkerThreads" = "8", "serverCallbackExecutorThreads" = "0", "serverSelectorThreads" = "3",
+        "serverOnewaySemaphoreValue" = "256", "serverAsyncSemaphoreValue" = "64",
+        "serverSocketSndBufSize" = "0", "serverSocketRcvBufSize" = "0",
+        "writeBufferHighWaterMark" = "0", "writeBufferLowWaterMark" = "0",
+        "serverPooledByteBufAllocatorEnable" = "true", "useEpollNativeSelector" = "false",
+        "clientWorkerThreads" = "4", "clientCallbackExecutorThreads" = "2", "clientOnewaySemaphoreValue" = "65535",
+        "clientAsyncSemaphoreValue" = "65535", "connectTimeoutMillis" = "3000",
+        "channelNotActiveInterval" = "60000", "clientChannelMaxIdleTimeSeconds" = "120",
+        "clientSocketSndBufSize" = "0", "clientSocketRcvBufSize" = "0",
+        "clientPooledByteBufAllocatorEnable" = "false", "clientCloseSocketIfTimeout" = "true",
+        "readOnlyCommitLogStorePaths" = "", "storePathDLedgerCommitLog" = "",
+        "mappedFileSizeConsumeQueueExt" = "50331648", "bitMapLengthConsumeQueueExt" = "64",
+        "flushCommitLogTimed" = "true", "commitIntervalCommitLog" = "200", "commitCommitLogLeastPages" = "4",
+        "commitCommitLogThoroughInterval" = "200", "flushConsumeQueueLeastPages" = "2",
+        "useReentrantLockWhenPutMessage" = "true", "warmMapedFileEnable" = "false",
+        "flushLeastPagesWhenWarmMapedFile" = "4096", "transientStorePoolEnable" = "false",
+        "transientStorePoolSize" = "5", "fastFailIfNoBufferInStorePool" = "false",
+        "destroyMapedFileIntervalForcibly" = "120000", "redeleteHangedFileInterval" = "120000",
+        "haSendHeartbeatInterval" = "5000", "haHousekeepingInterval" = "20000", "haTransferBatchSize" = "32768",
+        "haSlaveFallbehindMax" = "268435456", "enableScheduleAsyncDeliver" = "false",
+        "scheduleAsyncDeliverMaxPendingLimit" = "2000", "scheduleAsyncDeliverMaxResendNum2Blocked" = "3",
+        "putMsgIndexHightWater" = "600000", "diskFallRecorded" = "true", "enableScheduleMessageStats" = "true",
+        "debugLockEnable" = "false", "maxLmqConsumeQueueNum" = "20000", "enableBatchPush" = "false",
+        "dLegerGroup" = "", "dLegerPeers" = "", "dLegerSelfId" = "", "preferredLeaderId" = "",
+    }
+    refused {
+        "enableDLegerCommitLog" unless "false":
+            "this broker keeps its own log and does not take part in DLedger groups; remove the key",
+        "messageStorePlugIn" unless "": "Java classes cannot be loaded into this broker; remove the key",
+        "aclEnable" unless "false": "access control is not part of this version; starting without it would leave the broker open",
+        "useTLS" unless "false": "TLS is not part of this version; starting without it would send messages in the clear",
+        "fetchNamesrvAddrByAddressServer" unless "false":
+            "lists of name servers from an address server are not part of this version; set namesrvAddr",
+        "enableConsumeQueueExt" unless "false": "consume queue extensions are not part of this version; remove the key",
+        "enableLmq" unless "false": "light queues are not part of this version; remove the key",
+        "enableMultiDispatch" unless "false": "light queues are not part of this version; remove the key",
+    }
+}
+
+/// Settings that change while the broker runs.
+pub(crate) type SharedSettings = Arc<RwLock<Arc<BrokerSettings>>>;
+
+/// Java system properties that are understood with `-D`, beside any settings key.
+const DEFINES: [&str; 5] = [
+    "rocketmq.namesrv.addr",
+    "user.home",
+    "namesrv.listenPort",
+    "rocketmq.home.dir",
+    "rocketmq.broker.rebalance.lockMaxLiveTime",
+];
+
+impl BrokerSettings {
+    /// Reads all sources and fills in what depends on this machine.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a value that is impossible or refused.
+    pub fn load(options: &Options, env_namesrv: Option<String>) -> anyhow::Result<(Self, Notes)> {
+        let mut settings = Self::default();
+        if let Some(list) = options.default_namesrv(env_namesrv) {
+            settings.namesrv_addr = list;
+        }
+        let mut notes = Notes::default();
+        if let Some(path) = &options.config {
+            let file = Properties::load(path).context("read the settings file given with -c")?;
+            let told = settings
+                .apply(&file)
+                .with_context(|| format!("in the settings file {}", path.display()))?;
+            notes.merge(&told);
+        }
+        check_defines(options)?;
+        if settings.store_path_root_dir.is_empty() {
+            let home = options
+                .define("user.home")
+                .map(str::to_owned)
+                .or_else(|| std::env::var("HOME").ok());
+            let home = home.filter(|h| !h.is_empty()).unwrap_or_else(|| "/".to_owned());
+            settings.store_path_root_dir = Path::new(&home).join("store").display().to_string();
+        }
+        let live = live_file(&settings.store_path_root_dir);
+        if live.exists() {
+            let file = Properties::load(&live).context("read the settings that were changed at run time")?;
+            settings
+                .apply(&file)
+                .with_context(|| format!("in {}", live.display()))?;
+        }
+        for (key, value) in &options.defines {
+            // Any key of the file can be given as a define too.
+            if !DEFINES.contains(&key.as_str()) {
+                let taken = settings
+                    .set(key, value)
+                    .with_context(|| format!("in -D{key}={value}"))?;
+                notes.add(key, taken);
+            }
+        }
+        if let Some(list) = &options.namesrv {
+            settings.namesrv_addr.clone_from(list);
+        }
+        settings.complete()?;
+        Ok((settings, notes))
+    }
+
+    /// Fills in what is left empty and refuses what cannot be.
+    ///
+    /// # Errors
+    /// Values that exclude each other or cannot be understood.
+    pub fn complete(&mut self) -> anyhow::Result<()> {
+        if self.broker_name.trim().is_empty() {
+            self.broker_name = host_name();
+        }
+        if self.broker_cluster_name.trim().is_empty() {
+            bail!("brokerClusterName is empty; give the cluster a name or remove the key");
+        }
+        if self.broker_ip1.trim().is_empty() {
+            self.broker_ip1 = own_address().to_string();
+        }
+        if self.broker_ip2.trim().is_empty() {
+            self.broker_ip2.clone_from(&self.broker_ip1);
+        }
+        match role(&self.broker_role)? {
+            BrokerRole::Slave => bail!(
+                "brokerRole=SLAVE is refused: this version does not follow a master; use ASYNC_MASTER or SYNC_MASTER"
+            ),
+            // A master's id is 0, whatever the file says.
+            BrokerRole::AsyncMaster | BrokerRole::SyncMaster => self.broker_id = 0,
+        }
+        flush_mode(&self.flush_disk_type)?;
+        DelayLevels::parse(&self.message_delay_level).map_err(anyhow::Error::msg)?;
+        self.bind()?;
+        self.name_servers()?;
+        if ferromq_daemon::logging::Format::from_name(&self.log_format).is_none() {
+            bail!(
+                "logFormat={} is not possible: it must be text or json",
+                self.log_format
+            );
+        }
+        Ok(())
+    }
+
+    /// The address to listen on, without the port.
+    ///
+    /// # Errors
+    /// It is no IP address.
+    pub fn bind(&self) -> anyhow::Result<IpAddr> {
+        self.bind_address.trim().parse().with_context(|| {
+            format!(
+                "bindAddress={} is not possible: it must be an IP address of this machine, or 0.0.0.0",
+                self.bind_address
+            )
+        })
+    }
+
+    /// The name servers.
+    ///
+    /// # Errors
+    /// The list cannot be understood.
+    pub(crate) fn name_servers(&self) -> anyhow::Result<ferromq_remoting::NameServers> {
+        ferromq_remoting::NameServers::parse(&self.namesrv_addr).with_context(|| {
+            format!(
+                "namesrvAddr={} is not possible: write host:port with ; between them",
+                self.namesrv_addr
+            )
+        })
+    }
+
+    /// Directory of the store.
+    pub fn root(&self) -> PathBuf {
+        PathBuf::from(&self.store_path_root_dir)
+    }
+
+    /// What the store is told.
+    ///
+    /// # Errors
+    /// A text among the keys cannot be understood.
+    pub(crate) fn store_config(&self, store_host: SocketAddr) -> anyhow::Result<StoreConfig> {
+        let percent = |value: u32| u8::try_from(value).unwrap_or(100);
+        let commit_log = self.store_path_commit_log.trim();
+        Ok(StoreConfig {
+            root: self.root(),
+            commit_log_path: (!commit_log.is_empty()).then(|| PathBuf::from(commit_log)),
+            commit_log_file_size: self.mapped_file_size_commit_log,
+            consume_queue_file_size: self.mapped_file_size_consume_queue,
+            flush_mode: flush_mode(&self.flush_disk_type)?,
+            flush_interval_commit_log: self.flush_interval_commit_log,
+            flush_commit_log_least_pages: self.flush_commit_log_least_pages,
+            flush_commit_log_thorough_interval: self.flush_commit_log_thorough_interval,
+            flush_interval_consume_queue: self.flush_interval_consume_queue,
+            flush_consume_queue_thorough_interval: self.flush_consume_queue_thorough_interval,
+            sync_flush_timeout: self.sync_flush_timeout,
+            slave_timeout: self.slave_timeout,
+            page_cache_busy_timeout: self.os_page_cache_busy_time_out_mills,
+            max_message_size: self.max_message_size,
+            check_crc_on_recover: self.check_crc_on_recover,
+            clean_resource_interval: self.clean_resource_interval,
+            delete_commit_log_files_interval: self.delete_commit_log_files_interval,
+            delete_consume_queue_files_interval: self.delete_consume_queue_files_interval,
+            delete_when: self.delete_when.clone(),
+            delete_when_time_zone: self.delete_when_time_zone.clone(),
+            file_reserved_hours: self.file_reserved_time,
+            disk_max_used_space_ratio: percent(self.disk_max_used_space_ratio),
+            store_capacity_bytes: self.store_capacity_bytes,
+            clean_file_forcibly_enable: self.clean_file_forcibly_enable,
+            max_transfer_bytes_in_memory: self.max_transfer_bytes_on_message_in_memory,
+            max_transfer_count_in_memory: self.max_transfer_count_on_message_in_memory,
+            max_transfer_bytes_on_disk: self.max_transfer_bytes_on_message_in_disk,
+            max_transfer_count_on_disk: self.max_transfer_count_on_message_in_disk,
+            access_message_in_memory_max_ratio: percent(self.access_message_in_memory_max_ratio),
+            message_index_enable: self.message_index_enable,
+            message_index_safe: self.message_index_safe,
+            max_hash_slot_num: self.max_hash_slot_num,
+            max_index_num: self.max_index_num,
+            max_query_messages: usize::try_from(self.max_msgs_num_batch).unwrap_or(64),
+            role: role(&self.broker_role)?,
+            delay_levels: DelayLevels::parse(&self.message_delay_level).map_err(anyhow::Error::msg)?,
+            flush_delay_offset_interval: self.flush_delay_offset_interval,
+            store_host,
+            ..StoreConfig::default()
+        })
+    }
+}
+
+/// Where settings that were changed at run time are kept.
+pub(crate) fn live_file(root: impl AsRef<Path>) -> PathBuf {
+    root.as_ref().join("config").join("live.properties")
+}
+
+fn check_defines(options: &Options) -> anyhow::Result<()> {
+    for (key, value) in &options.defines {
+        let wants_tls = match key.as_str() {
+            "tls.server.mode" => value.eq_ignore_ascii_case("enforcing"),
+            "tls.enable" => value.eq_ignore_ascii_case("true"),
+            _ => false,
+        };
+        if wants_tls {
+            bail!(
+                "-D{key}={value} is refused: TLS is not part of this version; starting without it would send messages in the clear"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn role(text: &str) -> anyhow::Result<BrokerRole> {
+    match text.trim() {
+        "ASYNC_MASTER" => Ok(BrokerRole::AsyncMaster),
+        "SYNC_MASTER" => Ok(BrokerRole::SyncMaster),
+        "SLAVE" => Ok(BrokerRole::Slave),
+        other => bail!("brokerRole={other} is not possible: it must be ASYNC_MASTER or SYNC_MASTER"),
+    }
+}
+
+fn flush_mode(text: &str) -> anyhow::Result<FlushMode> {
+    match text.trim() {
+        "ASYNC_FLUSH" => Ok(FlushMode::Async),
+        "SYNC_FLUSH" => Ok(FlushMode::Sync),
+        other => bail!("flushDiskType={other} is not possible: it must be ASYNC_FLUSH or SYNC_FLUSH"),
+    }
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() {
+        "DEFAULT_BROKER".to_owned()
+    } else {
+        name.to_owned()
+    }
+}
+
+/// The address that others most likely reach this machine by: the one that packets to the outside would
+/// carry, else any that is not a loopback address, else 127.0.0.1.
+fn own_address() -> IpAddr {
+    routed_address()
+        .or_else(|| {
+            local_addresses(&std::fs::read_to_string("/proc/net/fib_trie").unwrap_or_default())
+                .first()
+                .copied()
+        })
+        .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4)
+}
+
+fn routed_address() -> Option<Ipv4Addr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    // Connecting a datagram socket sends nothing; it only picks the route. 192.0.2.1 is reserved for examples.
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    match socket.local_addr().ok()?.ip() {
+        IpAddr::V4(ip) if !ip.is_loopback() && !ip.is_unspecified() => Some(ip),
+        _ => None,
+    }
+}
+
+/// The machine's own addresses in the kernel's table of routes: a leaf line `|-- a.b.c.d` before a line that says LOCAL.
+fn local_addresses(table: &str) -> Vec<Ipv4Addr> {
+    let mut found = Vec::new();
+    let mut last = None;
+    for line in table.lines() {
+        if let Some((_, text)) = line.split_once("|-- ") {
+            last = text.trim().parse::<Ipv4Addr>().ok();
+        } else if line.contains("host LOCAL")
+            && let Some(ip) = last.take().filter(|ip| !ip.is_loopback() && !found.contains(ip))
+        {
+            found.push(ip);
+        }
+    }
+    found
+}
+
+/// `host:port`, an IPv6 address in brackets.
+pub(crate) fn host_port(host: &str, port: u16) -> String {
+    let bare = host.trim().trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>() {
+        Ok(ip) => SocketAddr::new(ip, port).to_string(),
+        Err(_) => format!("{bare}:{port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> anyhow::Result<(BrokerSettings, Notes)> {
+        let (mut settings, notes) = BrokerSettings::from_properties(&Properties::parse(text)?)?;
+        settings.complete()?;
+        Ok((settings, notes))
+    }
+
+    fn refusal(text: &str) -> String {
+        format!("{:#}", load(text).unwrap_err())
+    }
+
+    #[test]
+    fn a_java_brokers_file_is_taken() {
+        let (settings, notes) = load(
+            "brokerClusterName = DefaultCluster\nbrokerName = broker-a\nbrokerId = 0\ndeleteWhen = 04\n\
+             fileReservedTime = 48\nbrokerRole = ASYNC_MASTER\nflushDiskType = ASYNC_FLUSH\nsendMessageThreadPoolNums=16\n",
+        )
+        .unwrap();
+        assert_eq!(
+            (settings.broker_name.as_str(), settings.file_reserved_time),
+            ("broker-a", 48)
+        );
+        assert_eq!(notes.without_effect, ["sendMessageThreadPoolNums"]);
+        assert!(notes.unknown.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_refused_with_the_reason() {
+        for (text, word) in [
+            ("enableDLegerCommitLog=true", "DLedger"),
+            ("messageStorePlugIn=a.b.C", "Java classes"),
+            ("aclEnable=true", "access control"),
+            ("brokerRole=SLAVE\nbrokerId=1", "follow a master"),
+            ("brokerRole=KING", "ASYNC_MASTER"),
+            ("flushDiskType=MAYBE", "SYNC_FLUSH"),
+            ("namesrvAddr=nowhere", "host:port"),
+            ("bindAddress=eth0", "IP address"),
+            ("messageDelayLevel=1s x", "messageDelayLevel"),
+            ("diskMaxUsedSpaceRatio=99", "10 to 95"),
+            ("listenPort=70000", "listenPort"),
+            ("logFormat=xml", "text or json"),
+        ] {
+            let said = refusal(text);
+            assert!(said.contains(word), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_read_back() {
+        let (settings, _) = load("brokerName=b\nbrokerIP1=10.1.2.3\nhttpPort=8080").unwrap();
+        let printed = settings.to_properties().to_text();
+        let (again, notes) = BrokerSettings::from_properties(&Properties::parse(&printed).unwrap()).unwrap();
+        assert!(notes.unknown.is_empty(), "{notes:?}");
+        assert_eq!(again.to_properties().to_text(), printed);
+        assert_eq!(again.http_port, 8080);
+    }
+
+    #[test]
+    fn a_masters_id_is_zero() {
+        assert_eq!(load("brokerId=3").unwrap().0.broker_id, 0);
+    }
+
+    #[test]
+    fn addresses_are_written_as_peers_read_them() {
+        assert_eq!(host_port("10.0.0.1", 1), "10.0.0.1:1");
+        assert_eq!(host_port("fd00::1", 1), "[fd00::1]:1");
+        assert_eq!(host_port("[fd00::1]", 1), "[fd00::1]:1");
+        assert_eq!(host_port("broker.example", 1), "broker.example:1");
+    }
+
+    #[test]
+    fn the_kernels_table_names_own_addresses() {
+        let table = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.0.0.7\n        /32 host LOCAL\n     |-- 127.0.0.1\n        \
+                     /32 host LOCAL\n     |-- 10.0.0.0\n        /24 link UNICAST\nLocal:\n     |-- 10.0.0.7\n        /32 host LOCAL\n";
+        assert_eq!(local_addresses(table), [Ipv4Addr::new(10, 0, 0, 7)]);
+    }
+}

@@ -1,0 +1,243 @@
+//! What all request handlers share: the store, the tables, the settings in force.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ferromq_protocol::body::DataVersion;
+use ferromq_remoting::Conn;
+use ferromq_store::Store;
+use ferromq_store::json_table::TableError;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::client_table::ClientTable;
+use crate::config::{BrokerSettings, SharedSettings};
+use crate::group_table::GroupTable;
+use crate::long_poll::LongPoll;
+use crate::notice::Notices;
+use crate::offset_table::OffsetTable;
+use crate::overload::WriteGate;
+use crate::persist::TableFile;
+use crate::processor::Refusal;
+use crate::rebalance_lock::RebalanceLocks;
+use crate::register::Registrar;
+use crate::stats::Stats;
+use crate::topic_table::{SystemTopics, TopicTable};
+
+/// Who this broker is to others. Fixed from the start.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) cluster: String,
+    pub(crate) name: String,
+    /// 0 is the master.
+    pub(crate) id: i64,
+    /// `ip:port` that clients are told.
+    pub(crate) advertised: String,
+    /// `ip:port` that replicas are told.
+    pub(crate) ha_advertised: String,
+    /// The address in records and message ids.
+    pub(crate) store_host: SocketAddr,
+}
+
+/// The files of the tables.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) topics: TableFile,
+    pub(crate) groups: TableFile,
+    pub(crate) offsets: TableFile,
+}
+
+/// One running broker.
+pub(crate) struct Core {
+    pub(crate) identity: Identity,
+    settings: SharedSettings,
+    /// Version of the settings, told to administrators.
+    pub(crate) settings_version: Mutex<DataVersion>,
+    pub(crate) store: Store,
+    pub(crate) topics: Arc<TopicTable>,
+    pub(crate) groups: GroupTable,
+    pub(crate) offsets: OffsetTable,
+    pub(crate) clients: ClientTable<Conn>,
+    pub(crate) locks: RebalanceLocks,
+    pub(crate) held: Arc<LongPoll>,
+    pub(crate) notices: Notices,
+    pub(crate) gate: Arc<WriteGate>,
+    pub(crate) stats: Stats,
+    pub(crate) registrar: Arc<Registrar>,
+    pub(crate) files: Files,
+    /// Fires when held pulls are to be answered because the broker stops.
+    pub(crate) stopping: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+    /// One permit for each read that may go to the disk at a time.
+    pub(crate) cold_reads: Arc<Semaphore>,
+    /// Wakes the task that saves tables.
+    pub(crate) unsaved: Notify,
+    /// When this process started serving, milliseconds since the epoch.
+    pub(crate) booted_at: i64,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core")
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Everything that a [`Core`] is made of.
+pub(crate) struct Parts {
+    pub(crate) identity: Identity,
+    pub(crate) settings: SharedSettings,
+    pub(crate) store: Store,
+    pub(crate) topics: Arc<TopicTable>,
+    pub(crate) groups: GroupTable,
+    pub(crate) offsets: OffsetTable,
+    pub(crate) held: Arc<LongPoll>,
+    pub(crate) gate: Arc<WriteGate>,
+    pub(crate) registrar: Arc<Registrar>,
+    pub(crate) files: Files,
+    pub(crate) tasks: TaskTracker,
+    /// Milliseconds since the epoch.
+    pub(crate) now: i64,
+}
+
+/// Reads from the disk for pulls at a time.
+const COLD_READS: usize = 8;
+
+impl Core {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            identity: parts.identity,
+            settings: parts.settings,
+            settings_version: Mutex::new(DataVersion {
+                counter: 0,
+                timestamp: parts.now,
+            }),
+            store: parts.store,
+            topics: parts.topics,
+            groups: parts.groups,
+            offsets: parts.offsets,
+            clients: ClientTable::default(),
+            locks: RebalanceLocks::default(),
+            held: parts.held,
+            notices: Notices::default(),
+            gate: parts.gate,
+            stats: Stats::default(),
+            registrar: parts.registrar,
+            files: parts.files,
+            stopping: CancellationToken::new(),
+            tasks: parts.tasks,
+            cold_reads: Arc::new(Semaphore::new(COLD_READS)),
+            unsaved: Notify::new(),
+            booted_at: parts.now,
+        }
+    }
+
+    /// The settings in force now.
+    pub(crate) fn settings(&self) -> Arc<BrokerSettings> {
+        self.settings.read().clone()
+    }
+
+    /// Puts changed settings in force.
+    pub(crate) fn replace_settings(&self, settings: Arc<BrokerSettings>, now: i64) {
+        *self.settings.write() = settings;
+        let mut version = self.settings_version.lock();
+        *version = version.next(now);
+    }
+
+    /// Puts the topics on disk. Blocks.
+    pub(crate) fn save_topics(&self) -> Result<(), TableError> {
+        self.files
+            .topics
+            .save(|| self.topics.changes(), || self.topics.to_file())
+    }
+
+    /// Puts the groups on disk. Blocks.
+    pub(crate) fn save_groups(&self) -> Result<(), TableError> {
+        self.files
+            .groups
+            .save(|| self.groups.changes(), || self.groups.to_file())
+    }
+
+    /// Puts the consumers' progress on disk. Blocks.
+    pub(crate) fn save_offsets(&self) -> Result<(), TableError> {
+        self.files
+            .offsets
+            .save(|| self.offsets.changes(), || self.offsets.to_file())
+    }
+
+    /// Has changed tables put on disk soon, by another thread.
+    pub(crate) fn save_soon(&self) {
+        self.unsaved.notify_one();
+    }
+
+    /// Tells a group's members that its membership changed, unless broker or group has that turned off.
+    pub(crate) fn tell_group(&self, group: &str) {
+        let wanted = self.settings().notify_consumer_ids_changed_enable
+            && self
+                .groups
+                .get(group)
+                .is_none_or(|g| g.notify_consumer_ids_changed_enable);
+        if wanted {
+            self.notices.changed(group);
+        }
+    }
+
+    /// A client's connection is gone.
+    pub(crate) fn client_gone(&self, conn: &Conn) {
+        for group in self.clients.closed(conn.id()) {
+            self.tell_group(&group);
+        }
+    }
+
+    /// The names that administrators keep off.
+    pub(crate) fn system_topics(&self) -> OwnedSystemTopics {
+        let settings = self.settings();
+        OwnedSystemTopics {
+            cluster: self.identity.cluster.clone(),
+            broker: self.identity.name.clone(),
+            settings,
+        }
+    }
+}
+
+/// [`SystemTopics`] of the settings in force.
+#[derive(Debug)]
+pub(crate) struct OwnedSystemTopics {
+    cluster: String,
+    broker: String,
+    settings: Arc<BrokerSettings>,
+}
+
+impl OwnedSystemTopics {
+    pub(crate) fn reserved(&self, topic: &str) -> bool {
+        system_topics(&self.cluster, &self.broker, &self.settings).reserved(topic)
+    }
+}
+
+/// The system topics that these settings ask for.
+pub(crate) fn system_topics<'a>(
+    cluster: &'a str,
+    broker: &'a str,
+    settings: &'a BrokerSettings,
+) -> SystemTopics<'a> {
+    SystemTopics {
+        cluster,
+        broker,
+        auto_create: settings.auto_create_topic_enable,
+        default_queues: settings.default_topic_queue_nums,
+        cluster_topic: settings.cluster_topic_enable,
+        broker_topic: settings.broker_topic_enable,
+        trace_topic: settings
+            .trace_topic_enable
+            .then_some(settings.msg_trace_topic_name.as_str()),
+    }
+}
+
+impl From<TableError> for Refusal {
+    fn from(error: TableError) -> Self {
+        Self::system(error.to_string())
+    }
+}

@@ -1,0 +1,174 @@
+//! Consumer groups and their settings.
+//!
+//! A group comes into being by an administrator's call, or, with `autoCreateSubscriptionGroup`, when a
+//! consumer of that name shows up; merely asking about a name makes nothing. Every change raises the data version.
+//! Kept in `config/subscriptionGroup.json`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ferromq_protocol::body::{DataVersion, SubscriptionGroupConfig, SubscriptionGroupTable};
+use ferromq_protocol::names;
+use parking_lot::RwLock;
+
+#[derive(Debug)]
+struct Inner {
+    groups: HashMap<String, Arc<SubscriptionGroupConfig>>,
+    version: DataVersion,
+    changes: u64,
+}
+
+impl Inner {
+    fn changed(&mut self, now: i64) {
+        self.version = self.version.next(now);
+        self.changes += 1;
+    }
+}
+
+/// All groups of this broker.
+#[derive(Debug)]
+pub(crate) struct GroupTable {
+    inner: RwLock<Inner>,
+}
+
+impl GroupTable {
+    /// The table of the file plus the preset groups.
+    pub(crate) fn from_file(file: SubscriptionGroupTable, now: i64) -> Self {
+        let mut groups: HashMap<_, _> = file
+            .subscription_group_table
+            .into_iter()
+            .map(|(name, mut config)| {
+                config.group_name.clone_from(&name);
+                (name, Arc::new(config))
+            })
+            .collect();
+        for preset in names::groups::AT_START {
+            groups
+                .entry(preset.to_owned())
+                .or_insert_with(|| Arc::new(SubscriptionGroupConfig::new(preset)));
+        }
+        let mut version = file.data_version;
+        if version.timestamp == 0 {
+            version.timestamp = now;
+        }
+        Self {
+            inner: RwLock::new(Inner {
+                groups,
+                version,
+                changes: 0,
+            }),
+        }
+    }
+
+    pub(crate) fn to_file(&self) -> SubscriptionGroupTable {
+        let inner = self.inner.read();
+        SubscriptionGroupTable {
+            data_version: inner.version,
+            subscription_group_table: inner
+                .groups
+                .iter()
+                .map(|(k, v)| (k.clone(), (**v).clone()))
+                .collect(),
+        }
+    }
+
+    /// The number of changes since the start; equal numbers mean an unchanged table.
+    pub(crate) fn changes(&self) -> u64 {
+        self.inner.read().changes
+    }
+
+    pub(crate) fn get(&self, group: &str) -> Option<Arc<SubscriptionGroupConfig>> {
+        self.inner.read().groups.get(group).cloned()
+    }
+
+    /// The group, made when it is missing and may be; and whether it was made now.
+    pub(crate) fn get_or_create(
+        &self,
+        group: &str,
+        auto_create: bool,
+        now: i64,
+    ) -> Option<(Arc<SubscriptionGroupConfig>, bool)> {
+        if let Some(found) = self.get(group) {
+            return Some((found, false));
+        }
+        if !(auto_create || names::is_system_group(group)) {
+            return None;
+        }
+        let mut inner = self.inner.write();
+        if let Some(found) = inner.groups.get(group) {
+            return Some((found.clone(), false));
+        }
+        let made = Arc::new(SubscriptionGroupConfig::new(group));
+        inner.groups.insert(group.to_owned(), made.clone());
+        inner.changed(now);
+        Some((made, true))
+    }
+
+    /// Makes or replaces a group. Returns false when it was like that already.
+    pub(crate) fn put(&self, config: SubscriptionGroupConfig, now: i64) -> bool {
+        let mut inner = self.inner.write();
+        if inner
+            .groups
+            .get(&config.group_name)
+            .is_some_and(|old| **old == config)
+        {
+            return false;
+        }
+        inner.groups.insert(config.group_name.clone(), Arc::new(config));
+        inner.changed(now);
+        true
+    }
+
+    /// Returns whether it was there.
+    pub(crate) fn remove(&self, group: &str, now: i64) -> bool {
+        let mut inner = self.inner.write();
+        let removed = inner.groups.remove(group).is_some();
+        if removed {
+            inner.changed(now);
+        }
+        removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> GroupTable {
+        GroupTable::from_file(SubscriptionGroupTable::default(), 1)
+    }
+
+    #[test]
+    fn made_on_use_only_when_allowed() {
+        let table = table();
+        assert!(table.get_or_create("g", false, 2).is_none());
+        assert!(table.get_or_create("CID_RMQ_SYS_TRANS", false, 2).is_some());
+        let (made, new) = table.get_or_create("g", true, 2).unwrap();
+        assert!(new && made.consume_enable && made.retry_max_times == 16 && made.retry_queue_nums == 1);
+        assert!(!table.get_or_create("g", true, 2).unwrap().1);
+    }
+
+    #[test]
+    fn presets_are_there_and_do_not_override_the_file() {
+        let java =
+            br#"{"dataVersion":{"counter":3,"timestamp":9},"subscriptionGroupTable":{"TOOLS_CONSUMER":{
+            "brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":false,"consumeFromMinEnable":true,
+            "groupName":"TOOLS_CONSUMER","notifyConsumerIdsChangedEnable":true,"retryMaxTimes":5,
+            "retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}}}"#;
+        let table = GroupTable::from_file(ferromq_protocol::fastjson::from_slice(java).unwrap(), 1);
+        assert!(!table.get("TOOLS_CONSUMER").unwrap().consume_enable);
+        assert!(table.get("SELF_TEST_C_GROUP").is_some());
+        assert_eq!(table.to_file().data_version.counter, 3);
+    }
+
+    #[test]
+    fn changes_raise_the_version() {
+        let table = table();
+        assert!(table.put(SubscriptionGroupConfig::new("g"), 5));
+        assert!(!table.put(SubscriptionGroupConfig::new("g"), 6));
+        assert!(table.remove("g", 7));
+        assert!(!table.remove("g", 8));
+        assert_eq!(table.to_file().data_version.counter, 2);
+        assert_eq!(table.changes(), 2);
+    }
+}

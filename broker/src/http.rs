@@ -1,0 +1,512 @@
+//! The broker's pages: probes, metrics, `GET /status`, `PUT /writes`.
+//!
+//! They are served from before the store is opened until after it is closed. A broker that recovers is alive
+//! and not ready. Readiness latches: once ready, no outage of name servers, replicas or clients makes the broker
+//! unready, only its own stop.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use ferromq_daemon::http::{App, HeaderMap, Method, Response, StatusCode};
+use ferromq_store::{BrokerRole, Progress, Stage};
+use serde::{Deserialize, Serialize};
+
+use crate::core::Core;
+use crate::overload::{MAX_LEASE, WriteGate};
+
+/// The state that the pages show.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    pub(crate) progress: Progress,
+    pub(crate) gate: Arc<WriteGate>,
+    pub(crate) identity: Labels,
+    core: OnceLock<Arc<Core>>,
+    serving: AtomicBool,
+    stopping: AtomicBool,
+    ready: AtomicBool,
+}
+
+/// What is known of the broker before its store is open.
+#[derive(Debug)]
+pub(crate) struct Labels {
+    pub(crate) cluster: String,
+    pub(crate) broker: String,
+    pub(crate) id: i64,
+    pub(crate) role: BrokerRole,
+    /// File with the token for PUT /writes.
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status<'a> {
+    version: &'a str,
+    stage: &'a str,
+    recovery: Recovery,
+    role: &'a str,
+    cluster_name: &'a str,
+    broker_name: &'a str,
+    broker_id: i64,
+    log: LogRange,
+    dispatch_behind_bytes: i64,
+    replicas: Vec<String>,
+    registered_at: Vec<String>,
+    writes_stopped: WritesStopped,
+    last_stop_clean: bool,
+}
+
+#[derive(Serialize)]
+struct Recovery {
+    abnormal: bool,
+    done: u64,
+    total: u64,
+}
+
+#[derive(Serialize)]
+struct LogRange {
+    min: i64,
+    max: i64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WritesStopped {
+    active: bool,
+    lease_seconds_left: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WritesOrder {
+    stop: bool,
+    lease_seconds: Option<u64>,
+}
+
+impl Pages {
+    pub(crate) fn new(progress: Progress, gate: Arc<WriteGate>, identity: Labels) -> Self {
+        Self {
+            progress,
+            gate,
+            identity,
+            core: OnceLock::new(),
+            serving: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            ready: AtomicBool::new(false),
+        }
+    }
+
+    /// The store is open and clients are served.
+    pub(crate) fn serve(&self, core: Arc<Core>) {
+        if self.core.set(core).is_ok() {
+            self.serving.store(true, Ordering::Release);
+        }
+    }
+
+    /// The stop has begun.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    fn stage(&self) -> Stage {
+        if self.stopping.load(Ordering::Acquire) {
+            return Stage::Stopping;
+        }
+        match self.progress.stage() {
+            // The store runs before the broker does.
+            Stage::Running if !self.serving.load(Ordering::Acquire) => Stage::Starting,
+            stage => stage,
+        }
+    }
+
+    fn status(&self) -> Vec<u8> {
+        let core = self.core.get();
+        let figures = core.map(|core| core.store.figures());
+        let left = self.gate.left(Instant::now());
+        let status = Status {
+            version: env!("CARGO_PKG_VERSION"),
+            stage: self.stage().name(),
+            recovery: Recovery {
+                abnormal: self.progress.abnormal(),
+                done: self.progress.done(),
+                total: self.progress.total(),
+            },
+            role: match self.identity.role {
+                BrokerRole::AsyncMaster => "ASYNC_MASTER",
+                BrokerRole::SyncMaster => "SYNC_MASTER",
+                BrokerRole::Slave => "SLAVE",
+            },
+            cluster_name: &self.identity.cluster,
+            broker_name: &self.identity.broker,
+            broker_id: self.identity.id,
+            log: LogRange {
+                min: figures.as_ref().map_or(0, |f| f.log_min),
+                max: figures.as_ref().map_or(0, |f| f.log_max),
+            },
+            dispatch_behind_bytes: figures.as_ref().map_or(0, |f| f.dispatch_behind),
+            replicas: Vec::new(),
+            registered_at: core
+                .map(|core| core.registrar.registered_at())
+                .unwrap_or_default(),
+            writes_stopped: WritesStopped {
+                active: left.is_some(),
+                lease_seconds_left: left.map_or(0, |left| left.as_secs_f64().ceil() as u64),
+            },
+            last_stop_clean: figures
+                .as_ref()
+                .map_or_else(|| !self.progress.abnormal(), |f| f.last_stop_clean),
+        };
+        serde_json::to_vec(&status).unwrap_or_default()
+    }
+
+    fn writes(&self, headers: &HeaderMap, body: &[u8]) -> Response {
+        if let Err(refusal) = self.authorized(headers) {
+            return refusal;
+        }
+        let order: WritesOrder = match serde_json::from_slice(body) {
+            Ok(order) => order,
+            Err(error) => {
+                let text = format!(
+                    "the body is not {{\"stop\":true,\"leaseSeconds\":60}} or {{\"stop\":false}}: {error}\n"
+                );
+                return Response::text(StatusCode::BAD_REQUEST, text);
+            }
+        };
+        if !order.stop {
+            self.gate.resume();
+            tracing::info!("writes are taken again: the stop was ended over HTTP");
+            return Response::json(self.status());
+        }
+        let Some(lease) = order
+            .lease_seconds
+            .filter(|s| (1..=MAX_LEASE.as_secs()).contains(s))
+        else {
+            return Response::text(
+                StatusCode::BAD_REQUEST,
+                format!(
+                    "leaseSeconds must be a number from 1 to {}\n",
+                    MAX_LEASE.as_secs()
+                ),
+            );
+        };
+        self.gate.stop(Instant::now(), Duration::from_secs(lease));
+        tracing::info!(
+            lease_seconds = lease,
+            "writes are stopped over HTTP until the lease lapses"
+        );
+        Response::json(self.status())
+    }
+
+    /// The token is read each time, so that a changed one holds at once.
+    fn authorized(&self, headers: &HeaderMap) -> Result<(), Response> {
+        let refuse = |status, text: &str| Err(Response::text(status, format!("{text}\n")));
+        let Some(file) = &self.identity.token_file else {
+            return refuse(
+                StatusCode::FORBIDDEN,
+                "nobody may do this: httpTokenFile is not set",
+            );
+        };
+        let token = match std::fs::read_to_string(file) {
+            Ok(token) if !token.trim().is_empty() => token,
+            Ok(_) => {
+                return refuse(
+                    StatusCode::FORBIDDEN,
+                    "nobody may do this: the file of httpTokenFile is empty",
+                );
+            }
+            Err(error) => {
+                tracing::warn!(file = %file.display(), %error, "cannot read the file of httpTokenFile");
+                return refuse(
+                    StatusCode::FORBIDDEN,
+                    "nobody may do this: the file of httpTokenFile cannot be read",
+                );
+            }
+        };
+        let given = headers
+            .get("authorization")
+            .and_then(|v| v.to_str().ok())
+            .and_then(|v| v.strip_prefix("Bearer "));
+        match given {
+            Some(given) if same(given.trim().as_bytes(), token.trim().as_bytes()) => Ok(()),
+            Some(_) => refuse(StatusCode::FORBIDDEN, "the token is wrong"),
+            None => refuse(
+                StatusCode::UNAUTHORIZED,
+                "send the header Authorization: Bearer TOKEN",
+            ),
+        }
+    }
+}
+
+/// Compares in a time that does not tell where the first difference is.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |diff, (x, y)| diff | (x ^ y)) == 0
+}
+
+impl App for Pages {
+    fn ready(&self) -> Result<(), String> {
+        let stage = self.stage();
+        if stage == Stage::Stopping {
+            return Err("stopping".to_owned());
+        }
+        if self.ready.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if stage != Stage::Running {
+            let (done, total) = (self.progress.done(), self.progress.total());
+            return Err(format!("{}: {done} of {total} bytes", stage.name()));
+        }
+        match self.core.get() {
+            Some(core) if !core.registrar.has_servers() || core.registrar.ever_registered() => {
+                self.ready.store(true, Ordering::Release);
+                Ok(())
+            }
+            _ => Err("running, but registered at no name server yet".to_owned()),
+        }
+    }
+
+    fn metrics(&self) -> String {
+        let ready = f64::from(u8::from(self.ready().is_ok()));
+        let mut page = page(&[("ready", "Whether clients are served.", Kind::Gauge, ready)]);
+        if let Some(core) = self.core.get() {
+            page.push_str(&figures(core));
+        }
+        page.push_str("# EOF\n");
+        page
+    }
+
+    fn route(&self, method: &Method, path: &str, headers: &HeaderMap, body: &[u8]) -> Option<Response> {
+        match (path, method) {
+            ("/status", &Method::GET) => Some(Response::json(self.status())),
+            ("/writes", &Method::PUT) => Some(self.writes(headers, body)),
+            ("/status", _) => Some(Response::text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n")),
+            ("/writes", _) => Some(Response::text(StatusCode::METHOD_NOT_ALLOWED, "only PUT\n")),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+/// OpenMetrics text of these: name, help, kind, value.
+fn page(metrics: &[(&str, &str, Kind, f64)]) -> String {
+    let mut page = String::new();
+    for (name, help, kind, value) in metrics {
+        // A counter's sample has an ending that its family lacks.
+        let (kind, ending) = match kind {
+            Kind::Counter => ("counter", "_total"),
+            Kind::Gauge => ("gauge", ""),
+        };
+        for part in [
+            "# TYPE ferromq_broker_",
+            name,
+            " ",
+            kind,
+            "\n# HELP ferromq_broker_",
+            name,
+            " ",
+            help,
+        ] {
+            page.push_str(part);
+        }
+        for part in ["\nferromq_broker_", name, ending, " ", &value.to_string(), "\n"] {
+            page.push_str(part);
+        }
+    }
+    page
+}
+
+fn figures(core: &Core) -> String {
+    use Kind::{Counter, Gauge};
+    let totals = core.stats.totals();
+    let figures = core.store.figures();
+    let (consumers, producers) = core.clients.counts();
+    let registered = core.registrar.registered_at().len();
+    page(&[
+        (
+            "messages_stored",
+            "Messages stored for clients.",
+            Counter,
+            totals.put as f64,
+        ),
+        (
+            "bytes_stored",
+            "Bytes stored for clients.",
+            Counter,
+            totals.put_bytes as f64,
+        ),
+        (
+            "sends_refused",
+            "Sends that were refused.",
+            Counter,
+            totals.put_failed as f64,
+        ),
+        (
+            "messages_pulled",
+            "Messages handed to consumers.",
+            Counter,
+            totals.transferred as f64,
+        ),
+        (
+            "bytes_pulled",
+            "Bytes handed to consumers.",
+            Counter,
+            totals.transferred_bytes as f64,
+        ),
+        (
+            "messages_sent_back",
+            "Messages that consumers sent back.",
+            Counter,
+            totals.sent_back as f64,
+        ),
+        (
+            "pulls_waiting",
+            "Pulls that wait for a message.",
+            Gauge,
+            core.held.parked() as f64,
+        ),
+        (
+            "consumer_groups_connected",
+            "Consumer groups with a connected member.",
+            Gauge,
+            consumers as f64,
+        ),
+        (
+            "producer_groups_connected",
+            "Producer groups with a connected member.",
+            Gauge,
+            producers as f64,
+        ),
+        (
+            "log_min_offset",
+            "First offset of the log.",
+            Gauge,
+            figures.log_min as f64,
+        ),
+        ("log_max_offset", "End of the log.", Gauge, figures.log_max as f64),
+        (
+            "log_flushed_offset",
+            "Up to here the log is on disk.",
+            Gauge,
+            figures.log_flushed as f64,
+        ),
+        (
+            "dispatch_behind_bytes",
+            "Bytes of the log that no queue has yet.",
+            Gauge,
+            figures.dispatch_behind as f64,
+        ),
+        (
+            "disk_used_ratio",
+            "Use of the log's disk.",
+            Gauge,
+            figures.log_disk_ratio,
+        ),
+        (
+            "name_servers_registered",
+            "Name servers that know this broker.",
+            Gauge,
+            registered as f64,
+        ),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(token_file: Option<PathBuf>) -> Pages {
+        Pages::new(
+            Progress::new(),
+            Arc::new(WriteGate::new(Instant::now())),
+            Labels {
+                cluster: "C".into(),
+                broker: "B".into(),
+                id: 0,
+                role: BrokerRole::AsyncMaster,
+                token_file,
+            },
+        )
+    }
+
+    fn put(pages: &Pages, token: Option<&str>, body: &str) -> Response {
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
+        }
+        pages
+            .route(&Method::PUT, "/writes", &headers, body.as_bytes())
+            .unwrap()
+    }
+
+    #[test]
+    fn the_status_is_there_before_the_store() {
+        let pages = pages(None);
+        let answer = pages
+            .route(&Method::GET, "/status", &HeaderMap::new(), b"")
+            .unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(status["stage"], "loading");
+        assert_eq!(status["role"], "ASYNC_MASTER");
+        assert_eq!(
+            status["recovery"],
+            serde_json::json!({"abnormal": false, "done": 0, "total": 0})
+        );
+        assert_eq!(
+            status["writesStopped"],
+            serde_json::json!({"active": false, "leaseSecondsLeft": 0})
+        );
+        assert!(pages.live().is_ok());
+        assert!(pages.ready().unwrap_err().contains("loading"));
+    }
+
+    #[test]
+    fn only_the_token_stops_writes_and_only_for_a_lease() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        std::fs::write(&file, "secret\n").unwrap();
+        let pages = pages(Some(file));
+        let stop = r#"{"stop":true,"leaseSeconds":60}"#;
+        assert_eq!(put(&pages, None, stop).status, StatusCode::UNAUTHORIZED);
+        assert_eq!(put(&pages, Some("wrong"), stop).status, StatusCode::FORBIDDEN);
+        assert!(pages.gate.left(Instant::now()).is_none());
+        for bad in [
+            "",
+            "{}",
+            r#"{"stop":true}"#,
+            r#"{"stop":true,"leaseSeconds":0}"#,
+            r#"{"stop":true,"leaseSeconds":3601}"#,
+        ] {
+            assert_eq!(
+                put(&pages, Some("secret"), bad).status,
+                StatusCode::BAD_REQUEST,
+                "{bad}"
+            );
+        }
+        let answer = put(&pages, Some("secret"), stop);
+        assert_eq!(answer.status, StatusCode::OK);
+        let status: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(
+            status["writesStopped"],
+            serde_json::json!({"active": true, "leaseSecondsLeft": 60})
+        );
+        assert_eq!(
+            put(&pages, Some("secret"), r#"{"stop":false}"#).status,
+            StatusCode::OK
+        );
+        assert!(pages.gate.left(Instant::now()).is_none());
+    }
+
+    #[test]
+    fn without_a_token_file_nobody_may() {
+        let pages = pages(None);
+        assert_eq!(
+            put(&pages, Some(""), r#"{"stop":true,"leaseSeconds":60}"#).status,
+            StatusCode::FORBIDDEN
+        );
+    }
+}

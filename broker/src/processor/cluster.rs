@@ -1,0 +1,98 @@
+//! Runtime info (28), and the settings: shown by 26, changed by 25.
+//!
+//! A change is applied as a whole or not at all, and answered truthfully: a key that needs a restart is
+//! refused with that reason. Changes are kept in `config/live.properties` of the store, since the settings
+//! file may be read-only.
+
+use std::sync::Arc;
+
+use ferromq_daemon::Properties;
+use ferromq_daemon::settings::Taken;
+use ferromq_protocol::code::response;
+use ferromq_protocol::header::BrokerConfigResponse;
+use ferromq_protocol::{Command, fastjson};
+use ferromq_remoting::{Outcome, RequestContext};
+use ferromq_store::json_table;
+
+use super::{Refusal, json, ok};
+use crate::clock::now_ms;
+use crate::config::{BrokerSettings, live_file};
+use crate::core::Core;
+use crate::runtime_info;
+
+/// Keys that are never changed from outside, as of release 4.9.8.
+const ALWAYS_BLACK: [&str; 2] = ["configBlackList", "brokerConfigPath"];
+
+pub(crate) fn runtime_info(core: &Arc<Core>, request: &Command) -> Outcome {
+    json(request, &runtime_info::table(core, now_ms()))
+}
+
+pub(crate) fn config(core: &Arc<Core>, request: &Command) -> Outcome {
+    let version = fastjson::to_vec(&*core.settings_version.lock());
+    let version = String::from_utf8_lossy(&version).into_owned();
+    let text = core.settings().to_properties().to_plain_text();
+    request
+        .reply(response::SUCCESS)
+        .with_header(&BrokerConfigResponse { version: &version })
+        .with_body(text.into_bytes())
+        .into()
+}
+
+pub(crate) fn update_config(
+    core: &Arc<Core>,
+    cx: &RequestContext,
+    request: &Command,
+) -> Result<Outcome, Refusal> {
+    let text = std::str::from_utf8(&request.body)
+        .map_err(|_| Refusal::system("the request's body is not UTF-8; expected key=value lines"))?;
+    let asked = Properties::parse(text)
+        .map_err(|error| Refusal::system(format!("the request's body is wrong: {error}")))?;
+    if asked.is_empty() {
+        return Ok(ok(request));
+    }
+    let old = core.settings();
+    let black: Vec<&str> = old
+        .config_black_list
+        .split(';')
+        .map(str::trim)
+        .chain(ALWAYS_BLACK)
+        .collect();
+    if let Some((key, _)) = asked.iter().find(|(key, _)| black.contains(key)) {
+        return Err(Refusal::new(
+            response::NO_PERMISSION,
+            format!(
+                "Can not update config in black list: {key} (configBlackList); change it in the file and restart"
+            ),
+        ));
+    }
+    let mut new = BrokerSettings::clone(&old);
+    let mut changed = Properties::new();
+    for (key, value) in asked.iter() {
+        // Java's tools send whole files: keys that nobody knows are skipped, as Java does.
+        if new
+            .apply_live(key, value)
+            .map_err(|error| Refusal::system(error.to_string()))?
+            == Taken::Effective
+        {
+            changed.set(key, value);
+        }
+    }
+    let path = live_file(&old.store_path_root_dir);
+    let mut kept = if path.exists() {
+        Properties::load(&path).map_err(|error| Refusal::system(error.to_string()))?
+    } else {
+        Properties::new()
+    };
+    kept.extend(&changed);
+    json_table::save_durably(&path, kept.to_text().as_bytes())?;
+    let permission_changed = new.broker_permission != old.broker_permission;
+    let now = now_ms();
+    core.replace_settings(Arc::new(new), now);
+    tracing::info!(keys = ?changed.iter().map(|(k, _)| k).collect::<Vec<_>>(), by = %cx.conn.peer(), "settings changed");
+    if permission_changed {
+        core.topics.touch(now);
+        core.save_topics()?;
+        core.registrar.changed();
+    }
+    Ok(ok(request))
+}

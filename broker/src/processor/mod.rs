@@ -1,0 +1,202 @@
+//! Request handlers, one module for each family of codes, and the table that names them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ferromq_protocol::code::{request as code, response};
+use ferromq_protocol::{Command, HeaderError, fastjson};
+use ferromq_remoting::{Dispatch, Lane, Outcome, RequestContext, Run};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::core::Core;
+
+mod admin;
+mod cluster;
+mod consumer;
+mod heartbeat;
+mod lock;
+mod offset;
+mod pull;
+mod query;
+mod send;
+mod send_back;
+mod stats;
+
+/// An answer that says no.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: i32,
+    pub(crate) remark: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: i32, remark: impl Into<String>) -> Self {
+        Self {
+            code,
+            remark: remark.into(),
+        }
+    }
+
+    /// Code 1, for everything that has no code of its own.
+    pub(crate) fn system(remark: impl Into<String>) -> Self {
+        Self::new(response::SYSTEM_ERROR, remark)
+    }
+}
+
+impl From<HeaderError> for Refusal {
+    fn from(error: HeaderError) -> Self {
+        Self::system(error.to_string())
+    }
+}
+
+/// How far a handler got without blocking.
+pub(crate) enum Step {
+    Done(Outcome),
+    /// Something has to be put on disk first.
+    Blocking,
+}
+
+/// A handler that answers at once or refuses.
+type Simple = fn(&Arc<Core>, &RequestContext, &Command) -> Result<Outcome, Refusal>;
+
+fn simple(core: &Arc<Core>, handler: Simple) -> Arc<dyn ferromq_remoting::Handler> {
+    let core = core.clone();
+    Arc::new(move |cx: &RequestContext, request: Command| {
+        handler(&core, cx, &request)
+            .unwrap_or_else(|refusal| request.reply(refusal.code).with_remark(refusal.remark).into())
+    })
+}
+
+/// A handler that has nothing to refuse.
+type Sure = fn(&Arc<Core>, &Command) -> Outcome;
+
+fn sure(core: &Arc<Core>, handler: Sure) -> Arc<dyn ferromq_remoting::Handler> {
+    let core = core.clone();
+    Arc::new(move |_: &RequestContext, request: Command| handler(&core, &request))
+}
+
+/// A handler that takes the request with it into a later answer.
+type Whole = fn(&Arc<Core>, &RequestContext, Command) -> Outcome;
+
+fn whole(core: &Arc<Core>, handler: Whole) -> Arc<dyn ferromq_remoting::Handler> {
+    let core = core.clone();
+    Arc::new(move |cx: &RequestContext, request: Command| handler(&core, cx, request))
+}
+
+fn ok(request: &Command) -> Outcome {
+    request.reply(response::SUCCESS).into()
+}
+
+fn json<T: Serialize>(request: &Command, body: &T) -> Outcome {
+    request
+        .reply(response::SUCCESS)
+        .with_body(Bytes::from(fastjson::to_vec(body)))
+        .into()
+}
+
+/// The request's body as JSON.
+fn parse<T: DeserializeOwned>(request: &Command, what: &str) -> Result<T, Refusal> {
+    if request.body.is_empty() {
+        return Err(Refusal::system(format!(
+            "the request has no body; expected {what} as JSON"
+        )));
+    }
+    fastjson::from_slice(&request.body)
+        .map_err(|error| Refusal::system(format!("the request's body is no {what} in JSON: {error}")))
+}
+
+/// The table of all codes that this broker serves.
+pub(crate) fn dispatch(core: &Arc<Core>) -> Arc<Dispatch> {
+    let mut table = Dispatch::builder();
+    let patience = Duration::from_secs(30);
+    let clients = table.lane(Lane {
+        name: "clients",
+        workers: 4,
+        queue: 50_000,
+        max_wait: patience,
+    });
+    let admin = table.lane(Lane {
+        name: "admin",
+        workers: 4,
+        queue: 10_000,
+        max_wait: patience,
+    });
+    let query = table.lane(Lane {
+        name: "query",
+        workers: 4,
+        queue: 20_000,
+        max_wait: patience,
+    });
+
+    for send in [
+        code::SEND_MESSAGE,
+        code::SEND_MESSAGE_V2,
+        code::SEND_BATCH_MESSAGE,
+    ] {
+        table.on(send, Run::Inline, whole(core, send::handle));
+    }
+    table.on(code::PULL_MESSAGE, Run::Inline, whole(core, pull::handle));
+    let inline: [(i32, Simple); 6] = [
+        (code::QUERY_CONSUMER_OFFSET, offset::query),
+        (code::UPDATE_CONSUMER_OFFSET, offset::update),
+        (code::GET_MAX_OFFSET, offset::max),
+        (code::GET_CONSUMER_LIST_BY_GROUP, consumer::list),
+        (code::LOCK_BATCH_MQ, lock::lock),
+        (code::UNLOCK_BATCH_MQ, lock::unlock),
+    ];
+    for (code, handler) in inline {
+        table.on(code, Run::Inline, simple(core, handler));
+    }
+    let of_clients: [(i32, Simple); 4] = [
+        (code::CONSUMER_SEND_MSG_BACK, send_back::handle),
+        (code::HEART_BEAT, heartbeat::beat),
+        (code::UNREGISTER_CLIENT, heartbeat::unregister),
+        (code::CHECK_CLIENT_CONFIG, heartbeat::check_client),
+    ];
+    for (code, handler) in of_clients {
+        table.on(code, Run::On(clients), simple(core, handler));
+    }
+    let queries: [(i32, Simple); 6] = [
+        (code::QUERY_MESSAGE, query::by_key),
+        (code::VIEW_MESSAGE_BY_ID, query::by_id),
+        (code::GET_MIN_OFFSET, offset::min),
+        (code::SEARCH_OFFSET_BY_TIMESTAMP, offset::by_time),
+        (code::GET_EARLIEST_MSG_STORETIME, offset::earliest_time),
+        (code::GET_TOPIC_STATS_INFO, stats::topic),
+    ];
+    for (code, handler) in queries {
+        table.on(code, Run::On(query), simple(core, handler));
+    }
+    let administration: [(i32, Simple); 9] = [
+        (code::UPDATE_AND_CREATE_TOPIC, admin::put_topic),
+        (code::DELETE_TOPIC_IN_BROKER, admin::delete_topic),
+        (code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, admin::put_group),
+        (code::DELETE_SUBSCRIPTIONGROUP, admin::delete_group),
+        (code::UPDATE_BROKER_CONFIG, cluster::update_config),
+        (code::GET_CONSUMER_CONNECTION_LIST, consumer::consumers),
+        (code::GET_PRODUCER_CONNECTION_LIST, consumer::producers),
+        (code::QUERY_TOPIC_CONSUME_BY_WHO, consumer::groups_of_topic),
+        (code::GET_CONSUME_STATS, stats::group),
+    ];
+    for (code, handler) in administration {
+        table.on(code, Run::On(admin), simple(core, handler));
+    }
+    let tables: [(i32, Sure); 10] = [
+        (code::GET_ALL_TOPIC_CONFIG, admin::all_topics),
+        (code::GET_SYSTEM_TOPIC_LIST_FROM_BROKER, admin::system_topics),
+        (code::GET_ALL_SUBSCRIPTIONGROUP_CONFIG, admin::all_groups),
+        (code::GET_ALL_CONSUMER_OFFSET, admin::all_offsets),
+        (code::GET_ALL_DELAY_OFFSET, admin::all_delay_offsets),
+        (code::CLEAN_EXPIRED_CONSUMEQUEUE, admin::clean_expired_queues),
+        (code::CLEAN_UNUSED_TOPIC, admin::clean_unused_topics),
+        (code::DELETE_EXPIRED_COMMITLOG, admin::delete_expired_files),
+        (code::GET_BROKER_CONFIG, cluster::config),
+        (code::GET_BROKER_RUNTIME_INFO, cluster::runtime_info),
+    ];
+    for (code, handler) in tables {
+        table.on(code, Run::On(admin), sure(core, handler));
+    }
+    table.build()
+}

@@ -1,0 +1,366 @@
+//! The broker's topics: how many queues each has and who may use it.
+//!
+//! What holds: every change raises the data version, by which name servers tell that a registration
+//! carries news; a topic is handed out as an `Arc`, so a reader keeps a consistent row while another
+//! replaces it; two creators of one topic get the same row. Kept in `config/topics.json`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ferromq_protocol::body::{DataVersion, TopicConfig, TopicConfigTable};
+use ferromq_protocol::{names, perm};
+use parking_lot::RwLock;
+
+/// Read, write and inherit.
+const PERM_RWX: i32 = perm::READ | perm::WRITE | perm::INHERIT;
+/// Read and write.
+pub(crate) const PERM_RW: i32 = perm::READ | perm::WRITE;
+
+/// Why a topic could not be made on first use.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(crate) enum CreateRefusal {
+    #[error("the template topic [{0}] does not exist on this broker")]
+    NoTemplate(String),
+    #[error("the template topic [{0}] does not allow topics to be made from it (no inherit permission)")]
+    NotInherited(String),
+}
+
+/// What a topic made on first use is to look like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wish<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) template: &'a str,
+    /// Queues that the client asked for; the template's write queues are the upper bound.
+    pub(crate) queues: i32,
+    pub(crate) sys_flag: i32,
+}
+
+#[derive(Debug)]
+struct Inner {
+    topics: HashMap<String, Arc<TopicConfig>>,
+    version: DataVersion,
+    changes: u64,
+}
+
+impl Inner {
+    fn changed(&mut self, now: i64) {
+        self.version = self.version.next(now);
+        self.changes += 1;
+    }
+}
+
+/// All topics of this broker.
+#[derive(Debug)]
+pub(crate) struct TopicTable {
+    inner: RwLock<Inner>,
+}
+
+impl TopicTable {
+    pub(crate) fn from_file(file: TopicConfigTable, now: i64) -> Self {
+        let mut version = file.data_version;
+        if version.timestamp == 0 {
+            version.timestamp = now;
+        }
+        let topics = file
+            .topic_config_table
+            .into_iter()
+            .map(|(name, mut config)| {
+                // The key is the name; a row that says otherwise would be registered under a wrong one.
+                config.topic_name.clone_from(&name);
+                (name, Arc::new(config))
+            })
+            .collect();
+        Self {
+            inner: RwLock::new(Inner {
+                topics,
+                version,
+                changes: 0,
+            }),
+        }
+    }
+
+    /// All rows with the version they make up.
+    pub(crate) fn to_file(&self) -> TopicConfigTable {
+        let inner = self.inner.read();
+        TopicConfigTable {
+            data_version: inner.version,
+            topic_config_table: inner
+                .topics
+                .iter()
+                .map(|(k, v)| (k.clone(), (**v).clone()))
+                .collect(),
+        }
+    }
+
+    pub(crate) fn version(&self) -> DataVersion {
+        self.inner.read().version
+    }
+
+    /// The number of changes since the start; equal numbers mean an unchanged table.
+    pub(crate) fn changes(&self) -> u64 {
+        self.inner.read().changes
+    }
+
+    pub(crate) fn get(&self, topic: &str) -> Option<Arc<TopicConfig>> {
+        self.inner.read().topics.get(topic).cloned()
+    }
+
+    pub(crate) fn contains(&self, topic: &str) -> bool {
+        self.inner.read().topics.contains_key(topic)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<TopicConfig>> {
+        self.inner.read().topics.values().cloned().collect()
+    }
+
+    /// Makes or replaces a topic. Returns false when it was like that already.
+    pub(crate) fn put(&self, config: TopicConfig, now: i64) -> bool {
+        let mut inner = self.inner.write();
+        if inner
+            .topics
+            .get(&config.topic_name)
+            .is_some_and(|old| **old == config)
+        {
+            return false;
+        }
+        inner.topics.insert(config.topic_name.clone(), Arc::new(config));
+        inner.changed(now);
+        true
+    }
+
+    /// The topic, made with this many queues and read-write permission when it is missing; and whether it was made now.
+    pub(crate) fn get_or_create(
+        &self,
+        topic: &str,
+        queues: i32,
+        perm: i32,
+        sys_flag: i32,
+        now: i64,
+    ) -> (Arc<TopicConfig>, bool) {
+        if let Some(found) = self.get(topic) {
+            return (found, false);
+        }
+        let mut inner = self.inner.write();
+        if let Some(found) = inner.topics.get(topic) {
+            return (found.clone(), false);
+        }
+        let made = Arc::new(row(topic, queues, perm, sys_flag));
+        inner.topics.insert(topic.to_owned(), made.clone());
+        inner.changed(now);
+        (made, true)
+    }
+
+    /// The topic, made after a template when it is missing; and whether it was made now.
+    pub(crate) fn create_from_template(
+        &self,
+        wish: Wish<'_>,
+        now: i64,
+    ) -> Result<(Arc<TopicConfig>, bool), CreateRefusal> {
+        let mut inner = self.inner.write();
+        if let Some(found) = inner.topics.get(wish.topic) {
+            return Ok((found.clone(), false));
+        }
+        let template = inner
+            .topics
+            .get(wish.template)
+            .ok_or_else(|| CreateRefusal::NoTemplate(wish.template.to_owned()))?;
+        if template.perm & perm::INHERIT == 0 {
+            return Err(CreateRefusal::NotInherited(wish.template.to_owned()));
+        }
+        let queues = wish.queues.min(template.write_queue_nums).max(0);
+        let mut made = row(wish.topic, queues, template.perm & !perm::INHERIT, wish.sys_flag);
+        made.topic_filter_type = template.topic_filter_type;
+        let made = Arc::new(made);
+        inner.topics.insert(wish.topic.to_owned(), made.clone());
+        inner.changed(now);
+        Ok((made, true))
+    }
+
+    /// Returns whether it was there.
+    pub(crate) fn remove(&self, topic: &str, now: i64) -> bool {
+        let mut inner = self.inner.write();
+        let removed = inner.topics.remove(topic).is_some();
+        if removed {
+            inner.changed(now);
+        }
+        removed
+    }
+
+    /// Raises the version without a change of rows: what is registered depends on more than the rows.
+    pub(crate) fn touch(&self, now: i64) {
+        self.inner.write().changed(now);
+    }
+
+    /// Sets each topic's `order` mark as the name servers' order configuration says. No new version: it came
+    /// from there.
+    pub(crate) fn mark_ordered(&self, ordered: &dyn Fn(&str) -> bool) {
+        let wrong: Vec<_> = self
+            .all()
+            .into_iter()
+            .filter(|t| t.order != ordered(&t.topic_name))
+            .collect();
+        if wrong.is_empty() {
+            return;
+        }
+        let mut inner = self.inner.write();
+        for topic in wrong {
+            if let Some(slot) = inner.topics.get_mut(&topic.topic_name) {
+                Arc::make_mut(slot).order = ordered(&topic.topic_name);
+            }
+        }
+        inner.changes += 1;
+    }
+}
+
+/// A plain row.
+pub(crate) fn row(topic: &str, queues: i32, perm: i32, sys_flag: i32) -> TopicConfig {
+    TopicConfig {
+        topic_sys_flag: sys_flag,
+        ..TopicConfig::new(topic, queues, queues, perm)
+    }
+}
+
+/// What the set of topics made at start depends on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SystemTopics<'a> {
+    pub(crate) cluster: &'a str,
+    pub(crate) broker: &'a str,
+    pub(crate) auto_create: bool,
+    pub(crate) default_queues: i32,
+    pub(crate) cluster_topic: bool,
+    pub(crate) broker_topic: bool,
+    pub(crate) trace_topic: Option<&'a str>,
+}
+
+impl SystemTopics<'_> {
+    /// The rows that every broker of this make has from its start.
+    ///
+    /// The topics named like the cluster and the broker carry no inherit bit when automatic creation is off:
+    /// else a client that names them as template would get round that setting.
+    pub(crate) fn rows(&self) -> Vec<TopicConfig> {
+        let inherit = if self.auto_create { perm::INHERIT } else { 0 };
+        let named = |enabled: bool| if enabled { PERM_RW | inherit } else { inherit };
+        let mut rows = vec![
+            row("SELF_TEST_TOPIC", 1, PERM_RW, 0),
+            row("BenchmarkTest", 1024, PERM_RW, 0),
+            row(self.cluster, 16, named(self.cluster_topic), 0),
+            row(self.broker, 1, named(self.broker_topic), 0),
+            row("OFFSET_MOVED_EVENT", 1, PERM_RW, 0),
+            row("SCHEDULE_TOPIC_XXXX", 18, PERM_RW, 0),
+            row(&format!("{}_REPLY_TOPIC", self.cluster), 1, PERM_RW, 0),
+        ];
+        if self.auto_create {
+            rows.push(row("TBW102", self.default_queues, PERM_RWX, 0));
+        }
+        if let Some(trace) = self.trace_topic {
+            rows.push(row(trace, 1, PERM_RW, 0));
+        }
+        rows
+    }
+
+    /// Whether administrators may not make, change or delete a topic of this name.
+    pub(crate) fn reserved(&self, topic: &str) -> bool {
+        names::is_system_topic(topic)
+            || topic == self.cluster
+            || topic == self.broker
+            || topic.strip_suffix("_REPLY_TOPIC") == Some(self.cluster)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> TopicTable {
+        let table = TopicTable::from_file(TopicConfigTable::default(), 1);
+        table.put(row("TBW102", 8, PERM_RWX, 0), 2);
+        table
+    }
+
+    fn wish<'a>(topic: &'a str, template: &'a str, queues: i32) -> Wish<'a> {
+        Wish {
+            topic,
+            template,
+            queues,
+            sys_flag: 0,
+        }
+    }
+
+    #[test]
+    fn made_from_the_template_with_the_smaller_queue_count_and_no_inherit_bit() {
+        let table = table();
+        let (made, new) = table.create_from_template(wish("T", "TBW102", 4), 3).unwrap();
+        assert!(new);
+        assert_eq!(
+            (made.read_queue_nums, made.write_queue_nums, made.perm),
+            (4, 4, PERM_RW)
+        );
+        let (many, _) = table.create_from_template(wish("U", "TBW102", 100), 3).unwrap();
+        assert_eq!(many.write_queue_nums, 8);
+        let (none, _) = table.create_from_template(wish("V", "TBW102", -3), 3).unwrap();
+        assert_eq!(none.write_queue_nums, 0);
+    }
+
+    #[test]
+    fn only_inheritable_templates_serve() {
+        let table = table();
+        assert_eq!(
+            table.create_from_template(wish("T", "nope", 4), 3).unwrap_err(),
+            CreateRefusal::NoTemplate("nope".into())
+        );
+        table.put(row("plain", 4, PERM_RW, 0), 3);
+        assert_eq!(
+            table.create_from_template(wish("T", "plain", 4), 3).unwrap_err(),
+            CreateRefusal::NotInherited("plain".into())
+        );
+        assert!(!table.contains("T"));
+    }
+
+    #[test]
+    fn each_change_raises_the_version_and_nothing_else_does() {
+        let table = table();
+        let before = table.version();
+        assert!(!table.put(row("TBW102", 8, PERM_RWX, 0), 9));
+        assert_eq!(table.version(), before);
+        assert!(table.put(row("T", 4, PERM_RW, 0), 9));
+        assert_eq!(table.version().counter, before.counter + 1);
+        assert_eq!(table.version().timestamp, 9);
+        assert!(!table.get_or_create("T", 1, PERM_RW, 0, 10).1);
+        assert!(table.get_or_create("U", 1, PERM_RW, 0, 10).1);
+        assert!(table.remove("U", 11));
+        assert!(!table.remove("U", 12));
+        assert_eq!(table.version().counter, before.counter + 3);
+    }
+
+    #[test]
+    fn javas_file_loads() {
+        let java =
+            br#"{"dataVersion":{"counter":1,"timestamp":1645600000000},"topicConfigTable":{"TopicTest":{
+            "order":false,"perm":6,"readQueueNums":8,"topicFilterType":"SINGLE_TAG","topicName":"TopicTest",
+            "topicSysFlag":0,"writeQueueNums":8}}}"#;
+        let file: TopicConfigTable = ferromq_protocol::fastjson::from_slice(java).unwrap();
+        let table = TopicTable::from_file(file, 5);
+        assert_eq!(table.get("TopicTest").unwrap().read_queue_nums, 8);
+        assert_eq!(table.version().counter, 1);
+        let again: serde_json::Value = serde_json::to_value(table.to_file()).unwrap();
+        let first: serde_json::Value = serde_json::from_slice(java).unwrap();
+        assert_eq!(again, first);
+    }
+
+    #[test]
+    fn without_automatic_creation_no_topic_is_a_template() {
+        let system = SystemTopics {
+            cluster: "C",
+            broker: "B",
+            auto_create: false,
+            default_queues: 8,
+            cluster_topic: true,
+            broker_topic: false,
+            trace_topic: Some("RMQ_SYS_TRACE_TOPIC"),
+        };
+        assert!(system.rows().iter().all(|row| row.perm & perm::INHERIT == 0));
+        assert!(system.rows().iter().all(|row| row.topic_name != "TBW102"));
+        assert!(system.reserved("C") && system.reserved("C_REPLY_TOPIC") && system.reserved("TBW102"));
+        assert!(!system.reserved("mine"));
+    }
+}
