@@ -31,7 +31,9 @@ impl TagSet {
         let mut codes: Vec<i32> = codes.into_iter().collect();
         codes.sort_unstable();
         codes.dedup();
-        Self { codes: (!codes.is_empty()).then_some(codes) }
+        Self {
+            codes: (!codes.is_empty()).then_some(codes),
+        }
     }
 
     /// True if the set wants everything.
@@ -46,7 +48,9 @@ impl TagSet {
 
     /// True if a message with this tag code, from a consume queue, may be wanted. Only the low 32 bits are compared.
     pub fn matches_code(&self, code: i64) -> bool {
-        self.codes.as_ref().is_none_or(|codes| codes.binary_search(&(code as i32)).is_ok())
+        self.codes
+            .as_ref()
+            .is_none_or(|codes| codes.binary_search(&(code as i32)).is_ok())
     }
 
     /// True if a message with this tag may be wanted.

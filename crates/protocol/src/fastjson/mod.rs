@@ -17,6 +17,7 @@
 //! [`to_vec_java`] leaves integer keys bare, exactly as Java writes them.
 
 mod de;
+mod key;
 mod ser;
 
 use std::fmt;
