@@ -11,7 +11,6 @@ use std::time::Duration;
 /// assert_eq!(config.name_servers, "mq-namesrv:9876");
 /// ```
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct ClientConfig {
     /// `host:port`, several separated by `;`. A DNS name stands for all its addresses and is resolved
     /// anew at most 10 s later. Default: the environment variable `NAMESRV_ADDR`, else empty.

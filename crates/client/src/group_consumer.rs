@@ -40,7 +40,6 @@ pub enum StartFrom {
 
 /// Settings of a [`GroupConsumer`].
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct GroupConsumerConfig {
     /// Consumer group; brokers create it if they may.
     pub group: String,

@@ -5,7 +5,8 @@
 //! with growing pauses instead. All attempts together stay within [`ProducerConfig::send_timeout`]. A send to a given
 //! queue, or to the queue of an ordering key, goes there and nowhere else: only "busy" is repeated.
 //!
-//! A send that failed by time-out or lost connection may have been stored; repeating it may store the message twice,
+//! While other brokers are left, an attempt gets half of the time that is left, so that one broker that hangs does not
+//! use all of it. A send that failed by time-out or lost connection may have been stored; repeating it may store the message twice,
 //! with the same unique id.
 
 use std::sync::Arc;
@@ -36,7 +37,6 @@ const BUSY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::f
 
 /// Settings of a [`Producer`].
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct ProducerConfig {
     /// Producer group; brokers ask its members about unfinished transactions. Default `ferromq_producer`.
     pub group: String,
@@ -264,7 +264,14 @@ impl Producer {
                 return Err(no_queue(&parcel.topic));
             };
             let started = Instant::now();
-            let error = match self.attempt(parcel, &route, queue, deadline).await {
+            // One broker that hangs must leave time for another, if there is another.
+            let others = retries > 0 && route.publish.iter().any(|q| q.broker_name != queue.broker_name);
+            let until = if others {
+                started + deadline.saturating_duration_since(started) / 2
+            } else {
+                deadline
+            };
+            let error = match self.attempt(parcel, &route, queue, until).await {
                 Ok(receipt) => return Ok(receipt),
                 Err(error) => error,
             };

@@ -25,7 +25,6 @@ const BEYOND_HOLD: Duration = Duration::from_secs(5);
 
 /// What to ask a queue for.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct PullRequest {
     /// At most so many messages; the broker caps it as well. Default 32.
     pub max: i32,

@@ -1,0 +1,203 @@
+//! Pulls, offsets, and receiving a whole topic.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ferromq_client::{
+    Client, ClientError, GroupConsumer, GroupConsumerConfig, Message, MessageQueue, ProducerConfig,
+    PullRequest, PullStatus, StartFrom,
+};
+use ferromq_protocol::code::request;
+
+use crate::fake::{Cluster, route};
+use crate::{wait_for, within};
+
+async fn send(client: &Client, numbers: std::ops::Range<u32>) {
+    let producer = client.producer(ProducerConfig::new("PG"));
+    for n in numbers {
+        let tag = if n % 2 == 0 { "even" } else { "odd" };
+        producer
+            .send(Message::new("T", n.to_string()).tag(tag))
+            .await
+            .unwrap();
+    }
+}
+
+/// Receives until there are so many different ones.
+async fn receive(consumer: &mut GroupConsumer, count: usize) -> BTreeSet<u32> {
+    let mut numbers = BTreeSet::new();
+    while numbers.len() < count {
+        let batch = within("the next batch", consumer.next()).await.unwrap();
+        for message in &batch.messages {
+            let body = message.body().unwrap();
+            numbers.insert(std::str::from_utf8(&body).unwrap().parse().unwrap());
+        }
+        consumer.done(&batch);
+    }
+    numbers
+}
+
+#[tokio::test]
+async fn pulls_find_wait_and_correct() {
+    let cluster = Cluster::start(&["a"], 1);
+    let client = cluster.client();
+    send(&client, 0..5).await;
+    let consumer = client.pull_consumer("G");
+    let queue = consumer.queues("T").await.unwrap().remove(0);
+    let pulled = consumer.pull(&queue, 1, &PullRequest::new(2)).await.unwrap();
+    assert_eq!(
+        (pulled.status, pulled.next_offset, pulled.max_offset),
+        (PullStatus::Found, 3, 5)
+    );
+    assert_eq!(
+        pulled.messages.iter().map(|m| m.queue_offset).collect::<Vec<_>>(),
+        [1, 2]
+    );
+    let now = PullRequest::new(2).with_hold(Duration::ZERO);
+    let pulled = consumer.pull(&queue, 5, &now).await.unwrap();
+    assert_eq!(
+        (pulled.status, pulled.messages.len()),
+        (PullStatus::NoNewMessage, 0)
+    );
+    let pulled = consumer.pull(&queue, 99, &now).await.unwrap();
+    assert_eq!((pulled.status, pulled.next_offset), (PullStatus::OffsetMoved, 5));
+    // A held pull ends with the message that comes.
+    let hold = PullRequest::new(9).with_hold(Duration::from_secs(50));
+    let held = consumer.pull(&queue, 5, &hold);
+    let (held, ()) = within("the held pull", async { tokio::join!(held, send(&client, 5..6)) }).await;
+    assert_eq!(held.unwrap().messages.len(), 1);
+    client.shutdown().await;
+}
+
+#[tokio::test]
+async fn tags_are_checked_again_here() {
+    let cluster = Cluster::start(&["a"], 1);
+    let client = cluster.client();
+    send(&client, 0..6).await;
+    let consumer = client.pull_consumer("G");
+    let queue = consumer.queues("T").await.unwrap().remove(0);
+    // The fake hands out everything, as a broker does with tags whose hashes are equal.
+    let pulled = consumer
+        .pull(&queue, 0, &PullRequest::new(9).with_tags("even || none"))
+        .await
+        .unwrap();
+    assert_eq!((pulled.messages.len(), pulled.next_offset), (3, 6));
+    let asked = cluster.broker("a").asked(request::PULL_MESSAGE);
+    assert_eq!(asked[0].ext.get("subscription"), Some("even || none"));
+    client.shutdown().await;
+}
+
+#[tokio::test]
+async fn offsets_are_read_and_stored() {
+    let cluster = Cluster::start(&["a"], 1);
+    let client = cluster.client();
+    send(&client, 0..3).await;
+    let consumer = client.pull_consumer("G");
+    let queue = consumer.queues("T").await.unwrap().remove(0);
+    assert_eq!(consumer.committed(&queue).await.unwrap(), None);
+    consumer.commit(&queue, 2).await.unwrap();
+    assert_eq!(consumer.committed(&queue).await.unwrap(), Some(2));
+    assert_eq!(
+        (
+            consumer.min_offset(&queue).await.unwrap(),
+            consumer.max_offset(&queue).await.unwrap()
+        ),
+        (0, 3)
+    );
+    assert_eq!(consumer.offset_by_time(&queue, 1).await.unwrap(), 5);
+    let stranger = MessageQueue::new("T", "nobody", 0);
+    let error = consumer.max_offset(&stranger).await.unwrap_err();
+    assert!(
+        matches!(&error, ClientError::UnknownBroker { broker } if broker == "nobody"),
+        "{error}"
+    );
+    client.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_group_receives_all_and_goes_on_where_it_stopped() {
+    let cluster = Cluster::start(&["a", "b"], 2);
+    let client = cluster.client();
+    send(&client, 0..100).await;
+    let config = GroupConsumerConfig::new("G", "T");
+    let mut consumer = GroupConsumer::start(&client, config.clone()).await.unwrap();
+    assert_eq!(receive(&mut consumer, 100).await, (0..100).collect());
+    let broker = cluster.broker("b");
+    let beat = broker.heartbeats().pop().unwrap();
+    assert_eq!(beat.consumer_data_set[0].group_name, "G");
+    assert_eq!(beat.consumer_data_set[0].subscription_data_set[0].topic, "T");
+    consumer.shutdown().await.unwrap();
+    assert_eq!(broker.group_offset("G", "T", 0), Some(25));
+    assert!(!broker.asked(request::UNREGISTER_CLIENT).is_empty());
+
+    send(&client, 100..120).await;
+    let mut consumer = GroupConsumer::start(&client, config.clone()).await.unwrap();
+    assert_eq!(receive(&mut consumer, 20).await, (100..120).collect());
+    // Not done: comes again. And from the start all come again.
+    drop(consumer);
+    let mut consumer = GroupConsumer::start(&client, config.with_start(StartFrom::Oldest))
+        .await
+        .unwrap();
+    assert_eq!(receive(&mut consumer, 120).await, (0..120).collect());
+    consumer.shutdown().await.unwrap();
+    client.shutdown().await;
+}
+
+#[tokio::test]
+async fn queues_that_appear_later_are_taken_up() {
+    let cluster = Cluster::start(&["a"], 1);
+    let mut config = cluster.config();
+    config.route_refresh = Duration::from_millis(50);
+    let client = Client::start(config).unwrap();
+    let mut consumer = GroupConsumer::start(&client, GroupConsumerConfig::new("G", "T"))
+        .await
+        .unwrap();
+    cluster.names.set_route("T", route(&cluster.brokers, 4, 6));
+    let producer = client.producer(ProducerConfig::new("PG"));
+    let asked = || cluster.names.asked(request::GET_ROUTEINFO_BY_TOPIC).len();
+    let before = asked();
+    wait_for("the new route", || asked() >= before + 2).await;
+    for n in 0..8 {
+        producer.send(Message::new("T", n.to_string())).await.unwrap();
+    }
+    assert!(cluster.broker("a").stored(3) > 0);
+    assert_eq!(receive(&mut consumer, 8).await, (0..8).collect());
+    consumer.shutdown().await.unwrap();
+    client.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_offset_that_is_gone_is_corrected() {
+    let cluster = Cluster::start(&["a"], 1);
+    let client = cluster.client();
+    send(&client, 0..10).await;
+    client
+        .pull_consumer("G")
+        .commit(&MessageQueue::new("T", "a", 0), 2)
+        .await
+        .unwrap();
+    cluster.broker("a").expire_before(6);
+    let mut consumer = GroupConsumer::start(&client, GroupConsumerConfig::new("G", "T"))
+        .await
+        .unwrap();
+    assert_eq!(receive(&mut consumer, 4).await, (6..10).collect());
+    consumer.shutdown().await.unwrap();
+    client.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_topic_that_cannot_be_read_says_so() {
+    let cluster = Cluster::start(&["a"], 1);
+    cluster.names.set_route("T", route(&cluster.brokers, 1, 2));
+    let client = cluster.client();
+    let error = client.pull_consumer("G").queues("T").await.unwrap_err();
+    assert!(
+        matches!(error, ClientError::NoQueue { need: "readable", .. }),
+        "{error}"
+    );
+    let error = GroupConsumer::start(&client, GroupConsumerConfig::new("G", "none"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ClientError::NoRoute { .. }), "{error}");
+    client.shutdown().await;
+}
