@@ -109,7 +109,8 @@ pub fn unique_id_time(id: &str, now: i64) -> Option<i64> {
         _ => return None,
     };
     let bytes = unhex(id)?;
-    let span = i32::from_be_bytes(*bytes.get(at..)?.first_chunk::<4>()?);
+    // Unsigned: a month's last days are beyond 31 bits.
+    let span = u32::from_be_bytes(*bytes.get(at..)?.first_chunk::<4>()?);
     let start = month_start(now);
     let time = start + i64::from(span);
     if time <= now {
@@ -179,6 +180,13 @@ mod tests {
         // Asked early in the next month.
         assert_eq!(unique_id_time(&id, 1_643_673_600_000), Some(now));
         assert_eq!(unique_id_time("x", now), None);
+        // Made by the official client on the 30th of a month, beyond 31 bits of milliseconds.
+        let late = 1_796_072_335_055;
+        assert_eq!(
+            unique_id_time("C000020225EB5FFD2B2799D8FECF0000", late + 1),
+            Some(late)
+        );
+        assert_eq!(ids.next(late)[20..28], *"99D8FECF");
     }
 
     #[test]

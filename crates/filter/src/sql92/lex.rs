@@ -88,8 +88,8 @@ impl<'a> Lexer<'a> {
             let rest = self.rest();
             if rest.starts_with("--") {
                 self.at += rest.find(['\n', '\r']).unwrap_or(rest.len());
-            } else if rest.starts_with("/*") {
-                let Some(end) = rest[2..].find("*/") else {
+            } else if let Some(comment) = rest.strip_prefix("/*") {
+                let Some(end) = comment.find("*/") else {
                     return Err(self.error(self.at, "this comment is not closed by */"));
                 };
                 self.at += end + 4;
