@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use ferromq_daemon::http::Http;
+use ferromq_daemon::logging::Handle;
 use ferromq_protocol::body::{ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable};
 use ferromq_remoting::{Client, ClientConfig, Conn, ConnEvents, Dispatch, Limits, Server, ServerConfig};
 use ferromq_store::{Hooks, Progress, Store};
@@ -89,8 +90,16 @@ impl Broker {
     /// # Errors
     /// A table, the store or a port cannot be used; the text says which and what to do.
     pub async fn start(settings: BrokerSettings) -> anyhow::Result<Running> {
+        Self::start_logged(settings, None).await
+    }
+
+    /// The same, with the log whose level follows `logLevel` when that is changed at run time.
+    ///
+    /// # Errors
+    /// As [`Broker::start`].
+    pub async fn start_logged(settings: BrokerSettings, log: Option<Handle>) -> anyhow::Result<Running> {
         let tasks = Tasks::default();
-        match start(settings, &tasks).await {
+        match start(settings, log, &tasks).await {
             Ok(started) => Ok(started.running(tasks)),
             Err(error) => {
                 tasks.house_stop.cancel();
@@ -155,7 +164,7 @@ async fn identity(settings: &BrokerSettings) -> anyhow::Result<Identity> {
     })
 }
 
-async fn start(settings: BrokerSettings, tasks: &Tasks) -> anyhow::Result<Started> {
+async fn start(settings: BrokerSettings, log: Option<Handle>, tasks: &Tasks) -> anyhow::Result<Started> {
     let identity = identity(&settings).await?;
     let progress = Progress::new();
     let gate = Arc::new(WriteGate::new(Instant::now()));
@@ -183,7 +192,20 @@ async fn start(settings: BrokerSettings, tasks: &Tasks) -> anyhow::Result<Starte
     // From here on the store has to be closed whatever happens.
     let result = blocking(&tasks.house, move || starting.start()).await;
     let result = match result {
-        Ok(Ok(())) => serve(settings, identity, pages, gate, held, store.clone(), http, tasks).await,
+        Ok(Ok(())) => {
+            serve(
+                settings,
+                log,
+                identity,
+                pages,
+                gate,
+                held,
+                store.clone(),
+                http,
+                tasks,
+            )
+            .await
+        }
         Ok(Err(error)) => Err(error).context("start the store"),
         Err(error) => Err(error),
     };
@@ -200,6 +222,7 @@ async fn start(settings: BrokerSettings, tasks: &Tasks) -> anyhow::Result<Starte
 )]
 async fn serve(
     settings: BrokerSettings,
+    log: Option<Handle>,
     identity: Identity,
     pages: Arc<Pages>,
     gate: Arc<WriteGate>,
@@ -233,6 +256,7 @@ async fn serve(
         gate,
         registrar: registrar.clone(),
         files,
+        log,
         tasks: tasks.house.clone(),
         now,
     }));

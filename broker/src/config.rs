@@ -41,7 +41,7 @@ settings! {
         /// How long a stop may take before what is left is cut off.
         shutdown_timeout_millis: u64 = 30_000, "shutdownTimeoutMillis", range: 1_000..=3_600_000, unit: "ms";
         /// Level of the log: error, warn, info, debug, trace, or target=level pairs.
-        log_level: String = "info".to_owned(), "logLevel";
+        log_level: String = "info".to_owned(), "logLevel", live: true;
         /// Form of the log: text or json.
         log_format: String = "text".to_owned(), "logFormat";
 
@@ -243,12 +243,11 @@ settings! {
 pub(crate) type SharedSettings = Arc<RwLock<Arc<BrokerSettings>>>;
 
 /// Java system properties that are understood with `-D`, beside any settings key.
-const DEFINES: [&str; 5] = [
+const DEFINES: [&str; 4] = [
     "rocketmq.namesrv.addr",
     "user.home",
     "namesrv.listenPort",
     "rocketmq.home.dir",
-    "rocketmq.broker.rebalance.lockMaxLiveTime",
 ];
 
 impl BrokerSettings {

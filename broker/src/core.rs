@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ferromq_daemon::logging::Handle;
 use ferromq_protocol::body::DataVersion;
 use ferromq_remoting::Conn;
 use ferromq_store::Store;
@@ -67,6 +68,8 @@ pub(crate) struct Core {
     pub(crate) stats: Stats,
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) files: Files,
+    /// Changes the log's level.
+    pub(crate) log: Option<Handle>,
     /// Fires when held pulls are to be answered because the broker stops.
     pub(crate) stopping: CancellationToken,
     pub(crate) tasks: TaskTracker,
@@ -98,6 +101,7 @@ pub(crate) struct Parts {
     pub(crate) gate: Arc<WriteGate>,
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) files: Files,
+    pub(crate) log: Option<Handle>,
     pub(crate) tasks: TaskTracker,
     /// Milliseconds since the epoch.
     pub(crate) now: i64,
@@ -127,6 +131,7 @@ impl Core {
             stats: Stats::default(),
             registrar: parts.registrar,
             files: parts.files,
+            log: parts.log,
             stopping: CancellationToken::new(),
             tasks: parts.tasks,
             cold_reads: Arc::new(Semaphore::new(COLD_READS)),

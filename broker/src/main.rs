@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use ferromq_broker::{Broker, BrokerSettings};
 use ferromq_daemon::logging::{self, Format};
-use ferromq_daemon::{Action, Options, Program, shutdown};
+use ferromq_daemon::{Action, Flag, Options, Program, shutdown};
+use ferromq_namesrv::{NameServer, NamesrvSettings};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -14,7 +15,10 @@ const PROGRAM: Program = Program {
     name: "ferromq-broker",
     about: "stores messages and hands them to consumers, speaking RocketMQ 4.9's protocol",
     version: env!("CARGO_PKG_VERSION"),
-    flags: &[],
+    flags: &[Flag {
+        name: "with-namesrv",
+        help: "run a name server in this process too, on port 9876 or -Dnamesrv.listenPort",
+    }],
 };
 
 fn main() -> ExitCode {
@@ -38,7 +42,7 @@ fn run() -> anyhow::Result<bool> {
             return Ok(true);
         }
     };
-    let (settings, notes) = BrokerSettings::load(&options, std::env::var("NAMESRV_ADDR").ok())?;
+    let (mut settings, notes) = BrokerSettings::load(&options, std::env::var("NAMESRV_ADDR").ok())?;
     if options.print_all {
         print(&settings.to_properties().to_plain_text())?;
         return Ok(true);
@@ -48,7 +52,7 @@ fn run() -> anyhow::Result<bool> {
         return Ok(true);
     }
     let format = Format::from_name(&settings.log_format).unwrap_or_default();
-    logging::init(format, &settings.log_level)?;
+    let log = logging::init(format, &settings.log_level)?;
     notes.log();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -62,18 +66,52 @@ fn run() -> anyhow::Result<bool> {
             TaskTracker::new(),
         );
         shutdown::on_signals(&tasks, stop.clone(), ended.clone()).context("listen for signals")?;
-        let running = Broker::start(settings).await?;
+        let name_server = if options.flag("with-namesrv") {
+            let server = start_name_server(&options, &settings)
+                .await
+                .context("start the name server")?;
+            let own = format!("127.0.0.1:{}", server.local_addr().port());
+            if settings.namesrv_addr.is_empty() {
+                settings.namesrv_addr = own;
+            }
+            print("The Name Server boot success. serializeType=JSON")?;
+            Some(server)
+        } else {
+            None
+        };
+        let running = Broker::start_logged(settings, Some(log)).await?;
         print(&running.start_line())?;
         let failed = tokio::select! {
             () = stop.cancelled() => false,
             () = running.failed() => true,
         };
         let clean = running.shutdown().await && !failed;
+        if let Some(server) = name_server {
+            server.shutdown().await;
+        }
         ended.cancel();
         tasks.close();
         tasks.wait().await;
         Ok(clean)
     })
+}
+
+/// A name server for this process, which keeps its few files in the broker's store.
+async fn start_name_server(
+    options: &Options,
+    settings: &BrokerSettings,
+) -> anyhow::Result<ferromq_namesrv::Running> {
+    let mut own = NamesrvSettings {
+        bind_address: settings.bind_address.clone(),
+        ..NamesrvSettings::default()
+    };
+    if let Some(port) = options.define("namesrv.listenPort") {
+        own.set("listenPort", port).context("in -Dnamesrv.listenPort")?;
+    }
+    let home = settings.root().join("namesrv");
+    own.kv_config_path = home.join("kvConfig.json").display().to_string();
+    own.config_store_path = home.join("namesrv.properties").display().to_string();
+    Ok(NameServer::start(own, None).await?)
 }
 
 /// Writes to standard output, which logs leave alone.

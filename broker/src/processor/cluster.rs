@@ -77,6 +77,10 @@ pub(crate) fn update_config(
             changed.set(key, value);
         }
     }
+    if let Some(log) = core.log.as_ref().filter(|_| new.log_level != old.log_level) {
+        log.set_level(&new.log_level)
+            .map_err(|error| Refusal::system(error.to_string()))?;
+    }
     let path = live_file(&old.store_path_root_dir);
     let mut kept = if path.exists() {
         Properties::load(&path).map_err(|error| Refusal::system(error.to_string()))?

@@ -1,0 +1,14 @@
+//! The broker over real connections: each test starts one on ports of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+mod admin;
+mod bad_input;
+mod clients;
+mod offsets;
+mod process;
+mod pull;
+mod register;
+mod restart;
+mod send;
+mod support;

@@ -1,0 +1,143 @@
+use ferromq_protocol::Command;
+use ferromq_protocol::body::ConsumerOffsetTable;
+use ferromq_protocol::code::request;
+use ferromq_protocol::fastjson;
+use ferromq_protocol::header::{
+    OffsetResponse, PullMessage, QueryConsumerOffset, QueueHeader, SearchOffset, TimestampResponse,
+    UpdateConsumerOffset,
+};
+use ferromq_protocol::sysflag::pull as flag;
+
+use crate::support::{Rig, eventually};
+
+fn query(queue_id: i32) -> Command {
+    Command::request(request::QUERY_CONSUMER_OFFSET).with_header(&QueryConsumerOffset {
+        consumer_group: "CG",
+        topic: "T",
+        queue_id,
+    })
+}
+
+pub(crate) fn update(commit_offset: i64) -> Command {
+    Command::request(request::UPDATE_CONSUMER_OFFSET).with_header(&UpdateConsumerOffset {
+        consumer_group: "CG",
+        topic: "T",
+        queue_id: 0,
+        commit_offset,
+    })
+}
+
+async fn stored(rig: &Rig) -> i64 {
+    rig.peer
+        .ok(query(0))
+        .await
+        .header::<OffsetResponse>()
+        .unwrap()
+        .offset
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn updates_are_kept_and_negative_ones_are_not() {
+    let rig = Rig::start().await;
+    rig.peer.send("T", 0, "0").await;
+    rig.peer.drain("T", 0, 0, 1).await;
+    // A new group on a young queue starts at its beginning.
+    assert_eq!(stored(&rig).await, 0);
+    rig.peer.ok(update(5)).await;
+    assert_eq!(stored(&rig).await, 5);
+    rig.peer.ok(update(-1)).await;
+    assert_eq!(stored(&rig).await, 5);
+    rig.peer.ok(update(2)).await;
+    assert_eq!(stored(&rig).await, 2, "a reset goes backwards");
+    let all = rig
+        .peer
+        .ok(Command::request(request::GET_ALL_CONSUMER_OFFSET))
+        .await;
+    let all: ConsumerOffsetTable = fastjson::from_slice(&all.body).unwrap();
+    assert_eq!(all.offset_table["T@CG"][&0], 2);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pull_commits_forwards_only() {
+    let rig = Rig::start().await;
+    rig.peer.send("T", 0, "0").await;
+    rig.peer.drain("T", 0, 0, 1).await;
+    let pull = |commit_offset| {
+        Command::request(request::PULL_MESSAGE).with_header(&PullMessage {
+            consumer_group: "CG",
+            topic: "T",
+            queue_id: 0,
+            queue_offset: 0,
+            max_msg_nums: 1,
+            sys_flag: flag::SUBSCRIPTION | flag::COMMIT_OFFSET,
+            commit_offset,
+            suspend_timeout_millis: 0,
+            subscription: Some("*"),
+            sub_version: 0,
+            expression_type: None,
+        })
+    };
+    rig.peer.ok(pull(7)).await;
+    assert_eq!(stored(&rig).await, 7);
+    rig.peer.ok(pull(3)).await;
+    assert_eq!(stored(&rig).await, 7);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn progress_reaches_the_file_by_itself() {
+    let rig = Rig::start().await;
+    rig.peer.ok(update(42)).await;
+    let file = rig.dir.path().join("config/consumerOffset.json");
+    eventually("the offset is in the file", async || {
+        std::fs::read_to_string(&file).is_ok_and(|text| text.contains("42"))
+    })
+    .await;
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queue_ends_and_times_are_told() {
+    let rig = Rig::start().await;
+    let before = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as i64;
+    for n in 0..3 {
+        rig.peer.send("T", 0, &n.to_string()).await;
+    }
+    rig.peer.drain("T", 0, 0, 3).await;
+    let queue = QueueHeader {
+        topic: "T",
+        queue_id: 0,
+    };
+    let min = rig
+        .peer
+        .ok(Command::request(request::GET_MIN_OFFSET).with_header(&queue))
+        .await;
+    assert_eq!(min.header::<OffsetResponse>().unwrap().offset, 0);
+    assert_eq!(rig.peer.max_offset("T", 0).await, 3);
+    assert_eq!(rig.peer.max_offset("T", 3).await, 0);
+    let first = rig
+        .peer
+        .ok(Command::request(request::GET_EARLIEST_MSG_STORETIME).with_header(&queue))
+        .await;
+    assert!(first.header::<TimestampResponse>().unwrap().timestamp >= before);
+    let by_time = |timestamp| {
+        Command::request(request::SEARCH_OFFSET_BY_TIMESTAMP).with_header(&SearchOffset {
+            topic: "T",
+            queue_id: 0,
+            timestamp,
+        })
+    };
+    let early = rig.peer.ok(by_time(0)).await;
+    assert_eq!(early.header::<OffsetResponse>().unwrap().offset, 0);
+    let late = rig.peer.ok(by_time(i64::MAX)).await;
+    assert_eq!(
+        late.header::<OffsetResponse>().unwrap().offset,
+        2,
+        "past the end it is the last message"
+    );
+    rig.stop().await;
+}
