@@ -30,6 +30,7 @@ const MAX_MESSAGES: i32 = 1024;
 const MAX_HOLD: Duration = Duration::from_mins(5);
 
 /// A pull that has passed its checks.
+#[derive(Clone)]
 struct Plan {
     group: Arc<SubscriptionGroupConfig>,
     topic: String,
@@ -46,6 +47,8 @@ enum Look {
     Answer(Reply),
     /// Nothing there yet; the reply is what a pull that may not wait gets.
     Empty(Reply),
+    /// Only unwanted messages up to that offset.
+    Unwanted(Reply, i64),
 }
 
 pub(crate) fn handle(core: &Arc<Core>, cx: &RequestContext, request: Command) -> Outcome {
@@ -55,7 +58,7 @@ pub(crate) fn handle(core: &Arc<Core>, cx: &RequestContext, request: Command) ->
     };
     if is_hot(core, &plan) {
         return match look(core, &plan, &request) {
-            Look::Answer(reply) => reply.into(),
+            Look::Answer(reply) | Look::Unwanted(reply, _) => reply.into(),
             Look::Empty(reply) if plan.hold_until.is_none() => reply.into(),
             Look::Empty(_) => Outcome::Later(Box::pin(hold(core.clone(), plan, request))),
         };
@@ -64,7 +67,7 @@ pub(crate) fn handle(core: &Arc<Core>, cx: &RequestContext, request: Command) ->
     Outcome::Later(Box::pin(async move {
         let plan = Arc::new(plan);
         match look_cold(&core, &plan, &request).await {
-            Look::Answer(reply) => reply,
+            Look::Answer(reply) | Look::Unwanted(reply, _) => reply,
             Look::Empty(reply) if plan.hold_until.is_none() => reply,
             Look::Empty(reply) => match Arc::try_unwrap(plan) {
                 Ok(plan) => hold(core, plan, request).await,
@@ -83,7 +86,7 @@ async fn hold(core: Arc<Core>, plan: Plan, request: Command) -> Reply {
         Arc::new(move |tags_code: i64| selector.may_want(tags_code))
     };
     let ticket = core.held.park(&plan.topic, plan.queue_id, interest);
-    let plan = Arc::new(plan);
+    let mut plan = Arc::new(plan);
     loop {
         // The look after parking: what arrived before is seen here, what arrives later wakes the ticket.
         let found = if is_hot(&core, &plan) {
@@ -93,7 +96,12 @@ async fn hold(core: Arc<Core>, plan: Plan, request: Command) -> Reply {
         };
         let empty = match found {
             Look::Answer(reply) => return reply,
-            Look::Empty(reply) => reply,
+            Look::Unwanted(_, next) if next > plan.offset => {
+                // Its client would only ask again from there.
+                Arc::make_mut(&mut plan).offset = next;
+                continue;
+            }
+            Look::Empty(reply) | Look::Unwanted(reply, _) => reply,
         };
         let Some(ticket) = &ticket else { return empty };
         if Instant::now() >= deadline {
@@ -108,8 +116,10 @@ async fn hold(core: Arc<Core>, plan: Plan, request: Command) -> Reply {
     }
 }
 
+/// Whether reading there needs no disk. At and behind the end there is nothing to read.
 fn is_hot(core: &Core, plan: &Plan) -> bool {
-    core.store.is_hot(&plan.topic, plan.queue_id, plan.offset)
+    plan.offset >= core.store.max_offset(&plan.topic, plan.queue_id)
+        || core.store.is_hot(&plan.topic, plan.queue_id, plan.offset)
 }
 
 /// A look that may block on the disk. At most a few run at a time.
@@ -240,6 +250,10 @@ fn interpret(core: &Arc<Core>, plan: &Plan, mut head: Command, got: Result<GetRe
             })
         }
         response::PULL_NOT_FOUND => Look::Empty(head.into()),
+        response::PULL_RETRY_IMMEDIATELY => {
+            core.stats.pulled_nothing();
+            Look::Unwanted(head.into(), got.next_offset)
+        }
         other => {
             core.stats.pulled_nothing();
             if other == response::PULL_OFFSET_MOVED {
