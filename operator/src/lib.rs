@@ -8,10 +8,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod apply;
+pub mod broker_status;
+pub mod context;
 pub mod controller;
 pub mod covers;
 pub mod crd;
 pub mod digest;
+pub mod error;
 pub mod keys;
+pub mod metrics;
 pub mod names;
 pub mod quantity;
+pub mod run;
+pub mod settings;

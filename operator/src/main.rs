@@ -2,17 +2,23 @@
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
+use ferromq_operator::settings::Settings;
+use std::path::{Path, PathBuf};
 
 #[derive(Parser, Debug)]
 #[command(name = "ferromq-operator", version, about = "Kubernetes operator for FerroMQ")]
+#[command(args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
+    #[command(flatten)]
+    settings: Settings,
 }
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    /// Run the operator; this is also what happens without a sub-command.
+    Run(Settings),
     /// Print the custom resource definitions as YAML.
     Crd {
         /// Write one file per definition into this folder instead.
@@ -23,16 +29,23 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
-    match cli.command {
-        Some(Command::Crd { dir }) => crd(dir),
-        None => anyhow::bail!("name a sub-command; see --help"),
-    }
+    let settings = match cli.command {
+        Some(Command::Crd { dir }) => return crd(dir.as_deref()),
+        Some(Command::Run(settings)) => settings,
+        None => cli.settings,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    runtime.block_on(Box::pin(ferromq_operator::run::run(settings)))
 }
 
-fn crd(dir: Option<PathBuf>) -> anyhow::Result<()> {
+fn crd(dir: Option<&Path>) -> anyhow::Result<()> {
     for (file, definition) in ferromq_operator::crd::definitions() {
         let text = ferromq_operator::crd::to_yaml(&definition).context("render a definition as YAML")?;
-        match &dir {
+        match dir {
             None => println!("---\n{text}"),
             Some(dir) => {
                 let path = dir.join(file);

@@ -2,3 +2,58 @@
 
 pub mod brokercluster;
 pub mod topic;
+
+use crate::context::Context;
+use crate::error::Error;
+use kube::Resource;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Instant;
+
+/// Hashes all of an object that people and controllers change, but not its status: a status that the operator
+/// writes must not wake it. (The uid is part of the filter's own key.)
+fn changed_by_hand<K: Resource>(object: &K) -> u64 {
+    let meta = object.meta();
+    let mut hasher = DefaultHasher::new();
+    meta.generation.hash(&mut hasher);
+    meta.labels.hash(&mut hasher);
+    meta.annotations.hash(&mut hasher);
+    meta.finalizers.hash(&mut hasher);
+    meta.deletion_timestamp
+        .as_ref()
+        .map(|t| t.0.as_second())
+        .hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Counts a pass, and logs why it failed.
+fn finish(cx: &Context, kind: &'static str, begun: Instant, result: &Result<Action, Error>) {
+    let word = result.as_ref().err().map_or("ok", Error::word);
+    cx.metrics.passed(kind, word, begun.elapsed());
+}
+
+/// Logs how a pass ended.
+fn log_end<K: Resource>(
+    kind: &str,
+    ended: Result<(ObjectRef<K>, Action), kube::runtime::controller::Error<Error, watcher::Error>>,
+) where
+    K::DynamicType: std::fmt::Debug,
+{
+    use kube::runtime::controller::Error as Ended;
+    match ended {
+        Ok((object, _)) => tracing::debug!(
+            kind,
+            name = object.name,
+            namespace = object.namespace,
+            "pass ended"
+        ),
+        Err(Ended::ReconcilerFailed(error, object)) => {
+            tracing::warn!(kind, name = object.name, namespace = object.namespace, %error, "pass failed and is tried again");
+        }
+        // The object went between the event and the pass.
+        Err(Ended::ObjectNotFound(_)) => {}
+        Err(error) => tracing::warn!(kind, %error, "watching failed and is tried again"),
+    }
+}

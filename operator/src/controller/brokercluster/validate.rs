@@ -109,11 +109,19 @@ pub fn validate(cluster: &BrokerCluster, existing: &Existing) -> Result<ValidClu
     if spec.image.trim().is_empty() {
         faults.push("spec.image is empty: name the image that holds the broker".to_owned());
     }
-    in_range(&mut faults, "spec.nameServers.replicas", spec.name_servers.replicas, 1, 9);
+    in_range(
+        &mut faults,
+        "spec.nameServers.replicas",
+        spec.name_servers.replicas,
+        1,
+        9,
+    );
     in_range(&mut faults, "spec.brokers.groups", spec.brokers.groups, 1, 100);
     if spec.brokers.replicas_per_group != 1 {
-        faults
-            .push("replication is not available in this version: spec.brokers.replicasPerGroup must be 1".to_owned());
+        faults.push(
+            "replication is not available in this version: spec.brokers.replicasPerGroup must be 1"
+                .to_owned(),
+        );
     }
     if spec.brokers.replication == Replication::Sync && spec.brokers.replicas_per_group < 2 {
         faults.push("spec.brokers.replication Sync needs replicasPerGroup of at least 2".to_owned());
@@ -130,7 +138,11 @@ pub fn validate(cluster: &BrokerCluster, existing: &Existing) -> Result<ValidClu
     let config = config(cluster, &mut faults);
     let storage = storage(cluster, existing, &mut faults);
     retention(cluster, &mut faults);
-    let namesrv_resources = resources("spec.nameServers.resources", &spec.name_servers.resources, &mut faults);
+    let namesrv_resources = resources(
+        "spec.nameServers.resources",
+        &spec.name_servers.resources,
+        &mut faults,
+    );
     let broker_resources = resources("spec.brokers.resources", &spec.brokers.resources, &mut faults);
     let (Some(storage), true) = (storage, faults.is_empty()) else {
         return Err(Faults(faults));
@@ -174,7 +186,10 @@ fn groups(cluster: &BrokerCluster, name: &str, faults: &mut Vec<String>) -> Vec<
     let groups: Vec<Group> = (0..cluster.spec.brokers.groups.clamp(0, 100))
         .map(|index| Group {
             index,
-            broker_name: given.get(index as usize).cloned().unwrap_or_else(|| names::group(name, index)),
+            broker_name: given
+                .get(index as usize)
+                .cloned()
+                .unwrap_or_else(|| names::group(name, index)),
         })
         .collect();
     let mut seen = BTreeSet::new();
@@ -207,18 +222,27 @@ fn config(cluster: &BrokerCluster, faults: &mut Vec<String>) -> BTreeMap<String,
     all.insert("deleteWhen".to_owned(), r.delete_when.clone());
     all.insert("deleteWhenTimeZone".to_owned(), r.time_zone.clone());
     all.insert("fileReservedTime".to_owned(), r.file_reserved_time.to_string());
-    all.insert("diskMaxUsedSpaceRatio".to_owned(), r.disk_max_used_space_ratio.to_string());
+    all.insert(
+        "diskMaxUsedSpaceRatio".to_owned(),
+        r.disk_max_used_space_ratio.to_string(),
+    );
     all
 }
 
 fn storage(cluster: &BrokerCluster, existing: &Existing, faults: &mut Vec<String>) -> Option<StorageSize> {
     let text = cluster.spec.storage.size.clone();
     let Some(bytes) = Quantity::parse(&text).and_then(Quantity::bytes) else {
-        faults.push(format!("spec.storage.size {text:?} is not a quantity such as \"100Gi\""));
+        faults.push(format!(
+            "spec.storage.size {text:?} is not a quantity such as \"100Gi\""
+        ));
         return None;
     };
-    let file =
-        cluster.spec.config.get("mappedFileSizeCommitLog").and_then(|v| v.parse().ok()).unwrap_or(DEFAULT_LOG_FILE);
+    let file = cluster
+        .spec
+        .config
+        .get("mappedFileSizeCommitLog")
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(DEFAULT_LOG_FILE);
     let least = LOG_FILES.saturating_mul(file).saturating_add(REST);
     if bytes < least {
         faults.push(format!(
@@ -239,7 +263,10 @@ fn storage(cluster: &BrokerCluster, existing: &Existing, faults: &mut Vec<String
 
 fn retention(cluster: &BrokerCluster, faults: &mut Vec<String>) {
     let r = &cluster.spec.retention;
-    let hours = r.delete_when.split(';').all(|h| h.len() <= 2 && h.parse::<u8>().is_ok_and(|h| h < 24));
+    let hours = r
+        .delete_when
+        .split(';')
+        .all(|h| h.len() <= 2 && h.parse::<u8>().is_ok_and(|h| h < 24));
     if !hours {
         faults.push(format!(
             "spec.retention.deleteWhen {:?} takes hours from 0 to 23, separated by \";\"",
@@ -252,8 +279,20 @@ fn retention(cluster: &BrokerCluster, faults: &mut Vec<String>) {
             r.time_zone
         ));
     }
-    in_range(faults, "spec.retention.diskMaxUsedSpaceRatio", r.disk_max_used_space_ratio, 10, 95);
-    in_range(faults, "spec.retention.fileReservedTime", r.file_reserved_time, 1, 876_000);
+    in_range(
+        faults,
+        "spec.retention.diskMaxUsedSpaceRatio",
+        r.disk_max_used_space_ratio,
+        10,
+        95,
+    );
+    in_range(
+        faults,
+        "spec.retention.fileReservedTime",
+        r.file_reserved_time,
+        1,
+        876_000,
+    );
 }
 
 fn resources(field: &str, given: &Resources, faults: &mut Vec<String>) -> Value {
@@ -300,14 +339,22 @@ pub(crate) mod tests {
     }
 
     fn faults(spec: Value) -> String {
-        validate(&cluster(spec), &Existing::default()).unwrap_err().to_string()
+        validate(&cluster(spec), &Existing::default())
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]
     fn defaults_are_those_of_the_documentation() {
         let valid = validate(&cluster(json!({})), &Existing::default()).unwrap();
         assert_eq!(valid.cluster_name, "demo");
-        assert_eq!(valid.groups, vec![Group { index: 0, broker_name: "demo-0".to_owned() }]);
+        assert_eq!(
+            valid.groups,
+            vec![Group {
+                index: 0,
+                broker_name: "demo-0".to_owned()
+            }]
+        );
         assert_eq!((valid.master_role, valid.flush), ("ASYNC_MASTER", "ASYNC_FLUSH"));
         assert_eq!(valid.config["deleteWhen"], "04");
         assert_eq!(valid.config["deleteWhenTimeZone"], "UTC");
@@ -323,19 +370,37 @@ pub(crate) mod tests {
             (json!({"retention": {"deleteWhen": "4,16"}}), "deleteWhen"),
             (json!({"retention": {"deleteWhen": ""}}), "deleteWhen"),
             (json!({"retention": {"timeZone": "Mars/Olympus"}}), "Mars/Olympus"),
-            (json!({"retention": {"diskMaxUsedSpaceRatio": 5}}), "diskMaxUsedSpaceRatio"),
-            (json!({"retention": {"diskMaxUsedSpaceRatio": 99}}), "diskMaxUsedSpaceRatio"),
+            (
+                json!({"retention": {"diskMaxUsedSpaceRatio": 5}}),
+                "diskMaxUsedSpaceRatio",
+            ),
+            (
+                json!({"retention": {"diskMaxUsedSpaceRatio": 99}}),
+                "diskMaxUsedSpaceRatio",
+            ),
             (json!({"config": {"noSuchKey": "1"}}), "noSuchKey"),
             (json!({"config": {"listenPort": "1"}}), "listenPort"),
-            (json!({"config": {"deleteWhen": "05"}}), "spec.retention.deleteWhen"),
-            (json!({"config": {"mappedFileSizeCommitLog": "big"}}), "mappedFileSizeCommitLog"),
+            (
+                json!({"config": {"deleteWhen": "05"}}),
+                "spec.retention.deleteWhen",
+            ),
+            (
+                json!({"config": {"mappedFileSizeCommitLog": "big"}}),
+                "mappedFileSizeCommitLog",
+            ),
             (json!({"storage": {"size": "1Gi"}}), "storage.size"),
             (json!({"storage": {"size": "2Gi"}, "config": {}}), "storage.size"),
             (json!({"storage": {"size": "much"}}), "storage.size"),
-            (json!({"brokers": {"replicasPerGroup": 2}}), "replication is not available"),
+            (
+                json!({"brokers": {"replicasPerGroup": 2}}),
+                "replication is not available",
+            ),
             (json!({"brokers": {"replication": "Sync"}}), "replicasPerGroup"),
             (json!({"brokers": {"groups": 2, "names": ["demo-1"]}}), "demo-1"),
-            (json!({"brokers": {"resources": {"requests": {"cpu": "lots"}}}}), "cpu"),
+            (
+                json!({"brokers": {"resources": {"requests": {"cpu": "lots"}}}}),
+                "cpu",
+            ),
             (json!({"image": " "}), "image"),
         ] {
             let said = faults(spec.clone());
@@ -351,9 +416,14 @@ pub(crate) mod tests {
 
     #[test]
     fn what_exists_is_never_made_smaller() {
-        let existing = Existing { template_sizes: BTreeMap::from([(0, "3Gi".to_owned()), (1, "2Gi".to_owned())]) };
+        let existing = Existing {
+            template_sizes: BTreeMap::from([(0, "3Gi".to_owned()), (1, "2Gi".to_owned())]),
+        };
         let said = validate(&cluster(json!({})), &existing).unwrap_err().to_string();
-        assert!(said.contains("do not shrink") && said.contains("group 1 exists"), "{said}");
+        assert!(
+            said.contains("do not shrink") && said.contains("group 1 exists"),
+            "{said}"
+        );
     }
 
     #[test]

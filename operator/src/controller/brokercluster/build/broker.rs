@@ -2,8 +2,8 @@
 
 use super::super::validate::{Group, ValidCluster};
 use super::{
-    Facts, ObjectKind, Wanted, address_service, config, container_security, http_probe, placement, pod_security, port,
-    pull_secrets, wanted,
+    Facts, ObjectKind, Wanted, address_service, config, container_security, http_probe, placement,
+    pod_security, port, pull_secrets, wanted,
 };
 use crate::digest;
 use crate::names::{self, Component};
@@ -15,22 +15,40 @@ const GRACE_SECONDS: i64 = 120;
 
 /// Nothing while an address is not known: a broker that registered a passing address would put it into message ids.
 pub(super) fn objects(cluster: &ValidCluster, group: &Group, facts: &Facts) -> Option<Vec<Wanted>> {
-    let capacity = facts.claimed_bytes.get(&group.index).copied().unwrap_or(cluster.storage.bytes);
+    let capacity = facts
+        .claimed_bytes
+        .get(&group.index)
+        .copied()
+        .unwrap_or(cluster.storage.bytes);
     let mut files = BTreeMap::new();
     for ordinal in 0..cluster.replicas {
-        let address = facts.addresses.get(&address_service(&cluster.name, group, ordinal))?;
+        let address = facts
+            .addresses
+            .get(&address_service(&cluster.name, group, ordinal))?;
         files.insert(
             format!("{}.conf", names::broker(&cluster.name, group.index, ordinal)),
             config::broker(cluster, group, ordinal, address, capacity),
         );
     }
-    let text: Vec<String> = files.iter().map(|(name, text)| format!("{name}\n{text}")).collect();
+    let text: Vec<String> = files
+        .iter()
+        .map(|(name, text)| format!("{name}\n{text}"))
+        .collect();
     let name = names::group(&cluster.name, group.index);
     let component = Component::Broker(group.index);
-    let size = facts.template_sizes.get(&group.index).unwrap_or(&cluster.storage.text);
+    let size = facts
+        .template_sizes
+        .get(&group.index)
+        .unwrap_or(&cluster.storage.text);
     let set = stateful_set(cluster, group, &digest::short(&text.concat()), size);
     Some(vec![
-        wanted(cluster, ObjectKind::ConfigMap, name.clone(), component, json!({"data": files})),
+        wanted(
+            cluster,
+            ObjectKind::ConfigMap,
+            name.clone(),
+            component,
+            json!({"data": files}),
+        ),
         wanted(cluster, ObjectKind::StatefulSet, name, component, set),
     ])
 }

@@ -12,7 +12,11 @@ pub(super) fn namesrv(cluster: &ValidCluster) -> Wanted {
 
 /// Budget of a broker group.
 pub(super) fn group(cluster: &ValidCluster, group: &Group) -> Wanted {
-    budget(cluster, names::group(&cluster.name, group.index), Component::Broker(group.index))
+    budget(
+        cluster,
+        names::group(&cluster.name, group.index),
+        Component::Broker(group.index),
+    )
 }
 
 fn budget(cluster: &ValidCluster, name: String, component: Component) -> Wanted {

@@ -4,20 +4,34 @@
 //! sorted, so that equal settings make equal text and nothing is rolled without a reason.
 
 use super::super::validate::{Group, ValidCluster};
+use crate::digest;
 use crate::names;
 use std::collections::BTreeMap;
 
 /// broker.conf of one broker.
-pub(super) fn broker(cluster: &ValidCluster, group: &Group, ordinal: i32, address: &str, capacity: i64) -> String {
+pub(super) fn broker(
+    cluster: &ValidCluster,
+    group: &Group,
+    ordinal: i32,
+    address: &str,
+    capacity: i64,
+) -> String {
     let mut keys = cluster.config.clone();
-    let role = if ordinal == 0 { cluster.master_role } else { "SLAVE" };
+    let role = if ordinal == 0 {
+        cluster.master_role
+    } else {
+        "SLAVE"
+    };
     for (key, value) in [
         ("brokerClusterName", cluster.cluster_name.clone()),
         ("brokerName", group.broker_name.clone()),
         ("brokerId", ordinal.to_string()),
         ("brokerRole", role.to_owned()),
         ("flushDiskType", cluster.flush.to_owned()),
-        ("namesrvAddr", names::namesrv_address(&cluster.name, &cluster.namespace)),
+        (
+            "namesrvAddr",
+            names::namesrv_address(&cluster.name, &cluster.namespace),
+        ),
         ("brokerIP1", address.to_owned()),
         ("brokerIP2", address.to_owned()),
         ("listenPort", names::BROKER_PORT.to_string()),
@@ -38,7 +52,10 @@ pub(super) fn namesrv() -> String {
         ("listenPort", names::NAMESRV_PORT.to_string()),
         ("httpPort", names::HTTP_PORT.to_string()),
         ("kvConfigPath", format!("{}/kvConfig.json", names::NAMESRV_PATH)),
-        ("configStorePath", format!("{}/namesrv.properties", names::NAMESRV_PATH)),
+        (
+            "configStorePath",
+            format!("{}/namesrv.properties", names::NAMESRV_PATH),
+        ),
     ];
     text(&keys.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())
 }
@@ -56,7 +73,8 @@ fn text(keys: &BTreeMap<String, String>) -> String {
                 ' '..='~' => out.push(c),
                 _ => {
                     for unit in c.encode_utf16(&mut [0; 2]) {
-                        out.push_str(&format!("\\u{unit:04X}"));
+                        out.push_str("\\u");
+                        out.push_str(&digest::hex(&unit.to_be_bytes()).to_uppercase());
                     }
                 }
             }
@@ -73,6 +91,10 @@ mod tests {
     #[test]
     fn values_are_escaped_as_java_reads_them() {
         let keys = BTreeMap::from([("a".to_owned(), " x\\y é😀".to_owned())]);
-        assert!(text(&keys).ends_with("a=\\ x\\\\y \\u00E9\\uD83D\\uDE00\n"), "{}", text(&keys));
+        assert!(
+            text(&keys).ends_with("a=\\ x\\\\y \\u00E9\\uD83D\\uDE00\n"),
+            "{}",
+            text(&keys)
+        );
     }
 }

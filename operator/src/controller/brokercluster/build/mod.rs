@@ -37,8 +37,13 @@ pub enum ObjectKind {
 
 impl ObjectKind {
     /// All kinds in the order of application.
-    pub const ALL: [Self; 5] =
-        [Self::Service, Self::ConfigMap, Self::PodDisruptionBudget, Self::Deployment, Self::StatefulSet];
+    pub const ALL: [Self; 5] = [
+        Self::Service,
+        Self::ConfigMap,
+        Self::PodDisruptionBudget,
+        Self::Deployment,
+        Self::StatefulSet,
+    ];
 
     /// apiVersion and kind.
     pub fn version_and_kind(self) -> (&'static str, &'static str) {
@@ -103,10 +108,20 @@ pub fn build(cluster: &ValidCluster, facts: &Facts) -> Plan {
 
 /// Name of the Service whose address a broker registers: the group's master Service for the first one.
 pub fn address_service(cluster: &str, group: &Group, ordinal: i32) -> String {
-    if ordinal == 0 { names::master(cluster, group.index) } else { names::broker(cluster, group.index, ordinal) }
+    if ordinal == 0 {
+        names::master(cluster, group.index)
+    } else {
+        names::broker(cluster, group.index, ordinal)
+    }
 }
 
-fn wanted(cluster: &ValidCluster, kind: ObjectKind, name: String, component: names::Component, body: Value) -> Wanted {
+fn wanted(
+    cluster: &ValidCluster,
+    kind: ObjectKind,
+    name: String,
+    component: names::Component,
+    body: Value,
+) -> Wanted {
     let (version, word) = kind.version_and_kind();
     let mut value = json!({
         "apiVersion": version,
@@ -177,7 +192,11 @@ fn placement(cluster: &ValidCluster, component: names::Component) -> (Value, Val
 }
 
 fn pull_secrets(cluster: &ValidCluster) -> Vec<Value> {
-    cluster.pull_secrets.iter().map(|name| json!({"name": name})).collect()
+    cluster
+        .pull_secrets
+        .iter()
+        .map(|name| json!({"name": name}))
+        .collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::super::validate::ValidCluster;
 use super::{
-    ObjectKind, Wanted, config, container_security, http_probe, placement, pod_security, port, pull_secrets, wanted,
+    ObjectKind, Wanted, config, container_security, http_probe, placement, pod_security, port, pull_secrets,
+    wanted,
 };
 use crate::digest;
 use crate::names::{self, Component};

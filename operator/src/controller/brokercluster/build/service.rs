@@ -16,8 +16,20 @@ pub(super) fn namesrv(cluster: &ValidCluster) -> Vec<Wanted> {
     let remoting = port("remoting", names::NAMESRV_PORT);
     let both = vec![remoting.clone(), port("http", names::HTTP_PORT)];
     vec![
-        service(cluster, names::namesrv(&cluster.name), component, &selector, &[remoting]),
-        headless(cluster, names::namesrv_headless(&cluster.name), component, &selector, &both),
+        service(
+            cluster,
+            names::namesrv(&cluster.name),
+            component,
+            &selector,
+            &[remoting],
+        ),
+        headless(
+            cluster,
+            names::namesrv_headless(&cluster.name),
+            component,
+            &selector,
+            &both,
+        ),
     ]
 }
 
@@ -28,8 +40,13 @@ pub(super) fn group(cluster: &ValidCluster, group: &Group) -> Vec<Wanted> {
     let ports = broker_ports();
     let mut with_http = ports.clone();
     with_http.push(port("http", names::HTTP_PORT));
-    let mut out =
-        vec![headless(cluster, names::group_headless(&cluster.name, group.index), component, &all, &with_http)];
+    let mut out = vec![headless(
+        cluster,
+        names::group_headless(&cluster.name, group.index),
+        component,
+        &all,
+        &with_http,
+    )];
     for ordinal in 0..cluster.replicas {
         let pod = names::broker(&cluster.name, group.index, ordinal);
         let selector = of_pod(&all, &pod);
@@ -48,7 +65,11 @@ fn of_pod(all: &BTreeMap<String, String>, pod: &str) -> BTreeMap<String, String>
 }
 
 fn broker_ports() -> Vec<Value> {
-    vec![port("remoting", names::BROKER_PORT), port("fast", names::FAST_PORT), port("ha", names::HA_PORT)]
+    vec![
+        port("remoting", names::BROKER_PORT),
+        port("fast", names::FAST_PORT),
+        port("ha", names::HA_PORT),
+    ]
 }
 
 fn port(name: &str, number: u16) -> Value {

@@ -11,7 +11,9 @@ fn valid(spec: Value) -> ValidCluster {
 
 fn facts(groups: i32) -> Facts {
     Facts {
-        addresses: (0..groups).map(|i| (names::master("demo", i), format!("10.96.0.{}", i + 1))).collect(),
+        addresses: (0..groups)
+            .map(|i| (names::master("demo", i), format!("10.96.0.{}", i + 1)))
+            .collect(),
         ..Facts::default()
     }
 }
@@ -34,7 +36,11 @@ fn conf(plan: &Plan, group: i32) -> String {
 #[test]
 fn two_groups_make_exactly_these_objects() {
     let plan = build(&valid(json!({"brokers": {"groups": 2}})), &facts(2));
-    let names: Vec<String> = plan.objects.iter().map(|o| format!("{:?} {}", o.kind, o.name)).collect();
+    let names: Vec<String> = plan
+        .objects
+        .iter()
+        .map(|o| format!("{:?} {}", o.kind, o.name))
+        .collect();
     assert_eq!(
         names,
         [
@@ -79,7 +85,12 @@ fn every_field_is_one_that_kubernetes_knows() {
             ObjectKind::Deployment => through::<Deployment>(&object.value),
             ObjectKind::StatefulSet => through::<StatefulSet>(&object.value),
         };
-        assert!(crate::covers::covers(&back, &object.value), "{}\n{}", object.value, back);
+        assert!(
+            crate::covers::covers(&back, &object.value),
+            "{}\n{}",
+            object.value,
+            back
+        );
     }
 }
 
@@ -87,7 +98,12 @@ fn every_field_is_one_that_kubernetes_knows() {
 fn a_group_waits_for_its_address() {
     let plan = build(&valid(json!({"brokers": {"groups": 2}})), &facts(1));
     assert_eq!(plan.waiting, [1]);
-    assert!(!plan.objects.iter().any(|o| o.kind == ObjectKind::StatefulSet && o.name == "demo-1"));
+    assert!(
+        !plan
+            .objects
+            .iter()
+            .any(|o| o.kind == ObjectKind::StatefulSet && o.name == "demo-1")
+    );
 }
 
 #[test]
@@ -126,7 +142,11 @@ fn a_change_of_configuration_replaces_pods_and_nothing_else_does() {
         find(&plan, ObjectKind::StatefulSet, "demo-0")["spec"]["template"].clone()
     };
     let one = template(json!({}));
-    assert_eq!(one, template(json!({"brokers": {"groups": 2}})), "a second group leaves the first alone");
+    assert_eq!(
+        one,
+        template(json!({"brokers": {"groups": 2}})),
+        "a second group leaves the first alone"
+    );
     assert_eq!(one, template(json!({"nameServers": {"replicas": 3}})));
     assert_ne!(one, template(json!({"retention": {"fileReservedTime": 24}})));
 }
@@ -140,7 +160,11 @@ fn the_claim_template_of_a_living_set_is_kept() {
     };
     let plan = build(&valid(json!({"storage": {"size": "3Gi"}})), &facts);
     let set = find(&plan, ObjectKind::StatefulSet, "demo-0");
-    assert_eq!(set.pointer("/spec/volumeClaimTemplates/0/spec/resources/requests/storage").unwrap(), "2Gi");
+    assert_eq!(
+        set.pointer("/spec/volumeClaimTemplates/0/spec/resources/requests/storage")
+            .unwrap(),
+        "2Gi"
+    );
     assert!(conf(&plan, 0).contains("storeCapacityBytes=3221225472\n"));
 }
 
@@ -150,7 +174,10 @@ fn retention_of_claims_follows_the_policy() {
         let spec = json!({"storage": {"size": "2Gi", "retentionPolicy": policy}});
         let plan = build(&valid(spec), &facts(1));
         let set = find(&plan, ObjectKind::StatefulSet, "demo-0");
-        assert_eq!(set["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"], policy);
+        assert_eq!(
+            set["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"],
+            policy
+        );
     }
 }
 
@@ -158,14 +185,22 @@ fn retention_of_claims_follows_the_policy() {
 fn everything_goes_with_the_resource() {
     for object in build(&valid(json!({})), &facts(1)).objects {
         let owner = &object.value["metadata"]["ownerReferences"][0];
-        assert_eq!((&owner["uid"], &owner["controller"]), (&json!("u-1"), &json!(true)), "{}", object.name);
+        assert_eq!(
+            (&owner["uid"], &owner["controller"]),
+            (&json!("u-1"), &json!(true)),
+            "{}",
+            object.name
+        );
     }
 }
 
 #[test]
 fn pods_meet_the_restricted_standard() {
     let plan = build(&valid(json!({})), &facts(1));
-    for (kind, name) in [(ObjectKind::Deployment, "demo-namesrv"), (ObjectKind::StatefulSet, "demo-0")] {
+    for (kind, name) in [
+        (ObjectKind::Deployment, "demo-namesrv"),
+        (ObjectKind::StatefulSet, "demo-0"),
+    ] {
         let pod = &find(&plan, kind, name)["spec"]["template"]["spec"];
         assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
         assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");

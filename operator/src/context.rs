@@ -1,0 +1,103 @@
+//! What all controllers share.
+
+use crate::metrics::Metrics;
+use crate::settings::Settings;
+use ferromq_client::admin::Admin;
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Client, Resource};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// What all controllers share.
+pub struct Context {
+    /// Connection to the API server.
+    pub client: Client,
+    /// Settings of this process.
+    pub settings: Settings,
+    /// Whether headless names are used.
+    pub by_name: bool,
+    /// Calls to brokers and name servers.
+    pub admin: Admin,
+    /// Figures.
+    pub metrics: Metrics,
+    /// Where brokers were last met.
+    pub directory: Directory,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Directory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Directory({} brokers)", self.known.lock().len())
+    }
+}
+
+/// Addresses at which brokers have proved who they are, by the uid of their BrokerCluster and the pod's name.
+///
+/// The controller of BrokerClusters keeps it; the one of Topics reads it, so that a thousand Topics do not ask a
+/// thousand times. A missing entry means "not met lately", never "does not exist".
+#[derive(Default)]
+pub struct Directory {
+    known: Mutex<HashMap<(String, String), IpAddr>>,
+}
+
+impl Directory {
+    /// Replaces what is known of a cluster.
+    pub fn replace(&self, uid: &str, met: impl IntoIterator<Item = (String, IpAddr)>) {
+        let mut known = self.known.lock();
+        known.retain(|(owner, _), _| owner != uid);
+        known.extend(met.into_iter().map(|(pod, ip)| ((uid.to_owned(), pod), ip)));
+    }
+
+    /// Where a broker was last met.
+    pub fn find(&self, uid: &str, pod: &str) -> Option<IpAddr> {
+        self.known.lock().get(&(uid.to_owned(), pod.to_owned())).copied()
+    }
+}
+
+impl Context {
+    /// The API of a kind in one namespace.
+    pub fn api<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// The API of a kind in all watched namespaces.
+    pub fn watched<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        match self.settings.watch_namespace.as_str() {
+            "" => Api::all(self.client.clone()),
+            one => Api::namespaced(self.client.clone(), one),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_replaces_only_its_own_entries() {
+        let directory = Directory::default();
+        let ip = |n| IpAddr::from([10, 0, 0, n]);
+        directory.replace("a", [("x-0-0".to_owned(), ip(1)), ("x-1-0".to_owned(), ip(2))]);
+        directory.replace("b", [("x-0-0".to_owned(), ip(3))]);
+        directory.replace("a", [("x-1-0".to_owned(), ip(4))]);
+        assert_eq!(directory.find("a", "x-0-0"), None);
+        assert_eq!(directory.find("a", "x-1-0"), Some(ip(4)));
+        assert_eq!(directory.find("b", "x-0-0"), Some(ip(3)));
+    }
+}
