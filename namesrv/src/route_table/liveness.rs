@@ -30,7 +30,7 @@ impl RouteTable {
         gone.sort_unstable();
         for (addr, _) in &gone {
             self.live.remove(addr);
-            let filtered = self.filters.remove(addr).is_some();
+            self.filters.remove(addr);
             let names: Vec<_> = self
                 .brokers
                 .iter()
@@ -39,9 +39,6 @@ impl RouteTable {
                 .collect();
             for name in names {
                 self.remove_ids(&name, |_, a| a == addr);
-                if filtered {
-                    self.forget_routes_of(&name);
-                }
             }
         }
         gone

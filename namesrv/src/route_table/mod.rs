@@ -32,8 +32,8 @@ use ferromq_protocol::body::{
 };
 use ferromq_protocol::{fastjson, perm};
 
-pub use liveness::EXPIRY_MILLIS;
 pub use lists::{Sizes, UnitTopics};
+pub use liveness::EXPIRY_MILLIS;
 
 /// A topic's queues at one broker name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,7 +163,7 @@ impl RouteTable {
             .broker_addrs
             .insert(who.broker_id, who.broker_addr.to_owned());
         let first = !before.contains_key(&who.broker_id);
-        let mut moved = before != broker.broker_addrs;
+        let moved = before != broker.broker_addrs;
 
         let table = &body.topic_config_table;
         if who.broker_id == 0 {
@@ -193,7 +193,9 @@ impl RouteTable {
             } else {
                 self.filters.insert(who.broker_addr.to_owned(), filters.clone())
             };
-            moved |= old.unwrap_or_default() != *filters;
+            if old.unwrap_or_default() != *filters {
+                self.forget_routes_at(who.broker_addr);
+            }
         }
         if moved {
             self.forget_routes_of(&name);
@@ -260,8 +262,9 @@ impl RouteTable {
             .and_then(|b| b.broker_addrs.get(&broker_id));
         if ours.is_some_and(|addr| addr == broker_addr) {
             self.remove_ids(broker_name, |id, _| id == broker_id);
-        } else if filtered {
-            self.forget_routes_of(broker_name);
+        }
+        if filtered {
+            self.forget_routes_at(broker_addr);
         }
     }
 
@@ -294,6 +297,20 @@ impl RouteTable {
             if topic.route.get().is_some() && topic.find(broker).is_ok() {
                 topic.forget_route();
             }
+        }
+    }
+
+    /// Forgets the routes of all names that have the address; usually that is one.
+    fn forget_routes_at(&mut self, addr: &str) {
+        let at = |broker: &BrokerData| broker.broker_addrs.values().any(|a| a == addr);
+        let names: Vec<Arc<str>> = self
+            .brokers
+            .iter()
+            .filter(|(_, b)| at(b))
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for name in names {
+            self.forget_routes_of(&name);
         }
     }
 
