@@ -18,7 +18,7 @@ use crate::compress::{self, InflateError};
 use crate::fastjson::{self, FastjsonError};
 
 /// The most that a compressed body may inflate to, in bytes.
-pub const MAX_INFLATED: usize = 64 * 1024 * 1024;
+pub const MAX_INFLATED: usize = 16 * 1024 * 1024;
 
 bodies! {
     /// Body of 103.

@@ -35,6 +35,7 @@ impl<'de> Visitor<'de> for HeaderVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Command, A::Error> {
         let mut cmd = Command::default();
+        let mut room = Some(self.room / 2);
         while let Some(key) = map.next_key_seed(KeySeed)? {
             match key {
                 Key::Code => cmd.code = map.next_value_seed(Int("code"))?,
@@ -48,15 +49,18 @@ impl<'de> Visitor<'de> for HeaderVisitor {
                     cmd.remark = present.then_some(text);
                 }
                 Key::Ext => {
-                    cmd.ext = Ext::with_room(self.room / 2);
+                    // A second mention adds to the first.
+                    if let Some(room) = room.take() {
+                        cmd.ext = Ext::with_room(room);
+                    }
                     map.next_value_seed(Fields(&mut cmd.ext))?;
-                    cmd.ext.keep_last();
                 }
                 Key::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
         }
+        cmd.ext.keep_last();
         Ok(cmd)
     }
 }

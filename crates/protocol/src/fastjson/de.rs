@@ -6,7 +6,7 @@ use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use super::key::MapKey;
-use super::{FastjsonError, MAX_DEPTH};
+use super::{FastjsonError, MAX_DEPTH, MAX_OBJECTS};
 
 type Result<T> = std::result::Result<T, FastjsonError>;
 
@@ -14,11 +14,17 @@ pub(super) struct Parser<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
+    objects: usize,
 }
 
 impl<'a> Parser<'a> {
     pub(super) fn new(text: &'a [u8], depth: usize) -> Self {
-        Self { text, at: 0, depth }
+        Self {
+            text,
+            at: 0,
+            depth,
+            objects: 0,
+        }
     }
 
     /// Only white space may be left.
@@ -526,6 +532,10 @@ impl Parser<'_> {
         }
         self.expect(b'{', "an object")?;
         self.enter()?;
+        self.objects += 1;
+        if self.objects > MAX_OBJECTS {
+            return Err(self.error(format_args!("more than {MAX_OBJECTS} objects")));
+        }
         let mut entries = Entries::new(self, fields);
         let value = visitor.visit_map(&mut entries)?;
         entries.finish(b'}')?;

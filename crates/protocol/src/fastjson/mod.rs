@@ -9,8 +9,8 @@
 //! * `{"$ref":…}`, by which Java shortens a second mention of an instance, as an empty object;
 //! * the older name `topicSynFlag` of `topicSysFlag`; of a member given twice, the first.
 //!
-//! Nesting is limited to [`MAX_DEPTH`]. Anything but white space behind the document is an error. Nothing is allocated
-//! by numbers found.
+//! Nesting is limited to [`MAX_DEPTH`], and so is the number of objects ([`MAX_OBJECTS`]): two bytes can stand for a
+//! struct of hundreds. Anything but white space behind the document is an error. Nothing is allocated by numbers found.
 //!
 //! **Writing** ([`to_vec`]) gives compact text: null members are left out, integer keys are quoted (Java and Go take
 //! them, and it is valid JSON), object keys are their bare compact text, as only that form is understood by all.
@@ -28,6 +28,9 @@ use serde::de::{DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, Se
 
 /// Most levels of arrays and objects inside one another.
 pub const MAX_DEPTH: usize = 64;
+
+/// Most objects in one document.
+pub const MAX_OBJECTS: usize = 1_000_000;
 
 /// Why a text cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -323,6 +323,13 @@ fn nesting_is_limited() {
 }
 
 #[test]
+fn objects_are_limited() {
+    let many = format!("{{\"consumerDataSet\":[{}{{}}]}}", "{},".repeat(MAX_OBJECTS));
+    let e = from_slice::<HeartbeatData>(many.as_bytes()).unwrap_err();
+    assert!(e.to_string().contains("1000000 objects"), "{e}");
+}
+
+#[test]
 fn not_a_number_vanishes() {
     let stats = ConsumeStats {
         consume_tps: f64::NAN,

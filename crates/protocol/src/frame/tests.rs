@@ -193,6 +193,23 @@ fn lenient_json_headers() {
 }
 
 #[test]
+fn arguments_in_two_parts() {
+    let header = r#"{"extFields":{"a":"1","b":"2"},"code":7,"extFields":{"a":"3"}}"#;
+    let cmd = one(&json_frame(header)).unwrap().unwrap();
+    assert_eq!(cmd.ext.iter().collect::<Vec<_>>(), [("a", "3"), ("b", "2")]);
+    // Many mentions cost no more than their bytes.
+    let fields: String = (0..1000)
+        .map(|i| format!("\"{i}\":1,"))
+        .collect::<Vec<_>>()
+        .concat();
+    let header = format!(
+        "{{\"extFields\":{{{fields}\"x\":1}}{}}}",
+        ",\"extFields\":{}".repeat(500_000)
+    );
+    assert_eq!(one(&json_frame(&header)).unwrap().unwrap().ext.len(), 1001);
+}
+
+#[test]
 fn bad_json_headers() {
     for header in [
         "",
