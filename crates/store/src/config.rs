@@ -56,6 +56,10 @@ impl Clock {
         )
     }
 
+    pub(crate) fn is_manual(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Moves a manual clock; does nothing to the system's.
     pub fn set(&self, millis: i64) {
         if let Some(hand) = &self.0 {
@@ -133,6 +137,10 @@ impl Default for DelayLevels {
 
 /// The store's configuration. Times are milliseconds and sizes bytes unless a field says otherwise.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a key of the configuration file"
+)]
 pub struct StoreConfig {
     /// `storePathRootDir`: the directory that everything is in. Default `store` under the working directory; the broker
     /// fills in its own.

@@ -29,6 +29,18 @@ pub enum OpenError {
         /// What it should be.
         expected: u64,
     },
+    /// A consume queue file has another length than configured.
+    #[error(
+        "{path} has {found} bytes where mappedFileSizeConsumeQueue says {expected}; set the size that the store was made with"
+    )]
+    QueueFileLength {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        found: u64,
+        /// What it should be.
+        expected: u64,
+    },
     /// The log's files don't follow each other.
     #[error(
         "the log has a gap: {path} should start at {expected}; restore the missing file, or move the files after the gap away"

@@ -105,7 +105,7 @@ pub fn save_durably(path: &Path, content: &[u8]) -> Result<(), TableError> {
     let dir = path
         .parent()
         .filter(|d| !d.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+        .unwrap_or_else(|| Path::new("."));
     step("create", dir, fs::create_dir_all(dir))?;
     let tmp = beside(path, ".tmp");
     let write = |to: &Path, content: &[u8]| -> io::Result<()> {

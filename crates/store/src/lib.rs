@@ -8,11 +8,29 @@
 //!
 //! The store is synchronous and runs on its own named threads; only the acknowledgement of an append is a future.
 
+mod checkpoint;
+mod clean;
+mod commit_log;
 mod config;
+mod consume_queue;
+mod core;
+mod dispatch;
 mod error;
+mod flush;
+mod fs;
+mod get;
 mod hooks;
+mod index;
+mod lifecycle;
+mod lookup;
+mod memory;
+mod open;
 mod progress;
+mod put;
+mod reput;
 mod requests;
+mod schedule;
+mod signal;
 mod store;
 
 pub mod json_table;

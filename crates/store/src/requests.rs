@@ -103,7 +103,7 @@ enum AckState {
     Waiting(Arc<AckCell>),
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct AckCell(Mutex<(Option<PutStatus>, Option<Waker>)>);
 
 impl AckCell {
@@ -120,10 +120,6 @@ impl AckCell {
         if let Some(waker) = waker {
             waker.wake();
         }
-    }
-
-    pub(crate) fn is_complete(&self) -> bool {
-        self.0.lock().0.is_some()
     }
 }
 

@@ -1,165 +1,236 @@
 //! The store's handle: what the broker calls.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
+use ferromq_protocol::names::topics;
 
 use crate::{
     Figures, GetRequest, GetResult, Hooks, KeyQuery, KeyQueryResult, MessageFilter, OpenError, Progress, Put,
     PutBatch, PutError, PutMessage, QueuePositions, ReadError, ShutdownError, ShutdownReport, StartError,
-    StoreConfig, WriteRefusal,
+    StoreConfig, WriteRefusal, core::Core, open,
 };
 
-/// The store. Clones share it.
+/// The store. Clones share it; when the last one goes without a [`Store::shutdown`], the next start has to recover.
 #[derive(Debug, Clone)]
 pub struct Store {
-    inner: Arc<Inner>,
+    handle: Arc<Handle>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    config: StoreConfig,
+struct Handle {
+    core: Arc<Core>,
 }
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.core.abandon();
+    }
+}
+
+/// Topics whose queues stay, whatever the topic table says.
+const KEPT: [&str; 3] = [topics::SCHEDULE, topics::TRANS_HALF, topics::TRANS_OP_HALF];
 
 impl Store {
     /// Takes the lock, loads and recovers. `progress` can be read meanwhile by another thread.
     pub fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Result<Self, OpenError> {
-        let _ = (progress, hooks);
+        let core = Arc::new(open::open(config, progress, hooks)?);
         Ok(Self {
-            inner: Arc::new(Inner { config }),
+            handle: Arc::new(Handle { core }),
         })
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        &self.handle.core
     }
 
     /// Brings the queues up to the log, writes the abort file and starts the threads.
     pub fn start(&self) -> Result<(), StartError> {
-        Ok(())
+        self.core().start()
     }
 
-    /// Flushes everything, writes the checkpoint, and removes the abort file if nothing is left to recover.
+    /// Flushes everything, writes the checkpoint, removes the abort file if nothing is left to recover, and lets go of the
+    /// lock. The store takes and gives nothing afterwards. A second call does nothing.
     pub fn shutdown(&self) -> Result<ShutdownReport, ShutdownError> {
-        Ok(ShutdownReport { clean: true })
+        self.core().shutdown()
     }
 
     /// The configuration it was opened with.
     pub fn config(&self) -> &StoreConfig {
-        &self.inner.config
+        &self.core().config
     }
 
-    /// Appends a message.
+    /// Appends a message. It's readable in the log when this returns, and in its queue very soon after.
     pub fn put(&self, message: PutMessage<'_>) -> Result<Put, PutError> {
-        let _ = message;
-        Err(WriteRefusal::NotStarted.into())
+        self.core().put(&message, true)
     }
 
     /// Appends a batch: all of it or nothing, with consecutive offsets.
     pub fn put_batch(&self, batch: PutBatch<'_>) -> Result<Put, PutError> {
-        let _ = batch;
-        Err(WriteRefusal::NotStarted.into())
+        self.core().put_batch(&batch)
     }
 
     /// Reads from a queue.
     pub fn get(&self, request: &GetRequest<'_>, filter: &dyn MessageFilter) -> Result<GetResult, ReadError> {
-        let _ = (request, filter);
-        Err(ReadError::ShutDown)
+        self.core().get(request, filter)
     }
 
     /// The record at a log offset, if there is one.
     pub fn look_up(&self, physical: i64) -> Option<Bytes> {
-        let _ = physical;
-        None
+        self.core().log.look_up(physical)
     }
 
     /// Offset after the last message of a queue; 0 for an unknown one.
     pub fn max_offset(&self, topic: &str, queue_id: i32) -> i64 {
-        let _ = (topic, queue_id);
-        0
+        self.core()
+            .dispatch
+            .queues
+            .find(topic, queue_id)
+            .map_or(0, |q| q.range().1)
     }
 
     /// First offset of a queue; 0 for an unknown one.
     pub fn min_offset(&self, topic: &str, queue_id: i32) -> i64 {
-        let _ = (topic, queue_id);
-        0
+        self.core()
+            .dispatch
+            .queues
+            .find(topic, queue_id)
+            .map_or(0, |q| q.range().0)
     }
 
-    /// The offset whose message was stored nearest to `timestamp`; 0 for an empty queue.
+    /// The offset whose message was stored nearest to `timestamp`; 0 for an empty queue, the last message's if all are
+    /// older.
     pub fn offset_by_time(&self, topic: &str, queue_id: i32, timestamp: i64) -> i64 {
-        let _ = (topic, queue_id, timestamp);
-        0
+        let core = self.core();
+        core.dispatch
+            .queues
+            .find(topic, queue_id)
+            .map_or(0, |q| core.offset_by_time(&q, timestamp))
     }
 
-    /// When the first message of a queue was stored.
+    /// When the first message of a queue was stored, in milliseconds.
     pub fn earliest_store_time(&self, topic: &str, queue_id: i32) -> Option<i64> {
-        let _ = (topic, queue_id);
-        None
+        let queue = self.core().dispatch.queues.find(topic, queue_id)?;
+        self.core().unit_store_time(&queue, queue.range().0)
     }
 
-    /// When a message was stored.
+    /// When a message was stored, in milliseconds.
     pub fn store_time(&self, topic: &str, queue_id: i32, offset: i64) -> Option<i64> {
-        let _ = (topic, queue_id, offset);
-        None
+        let queue = self.core().dispatch.queues.find(topic, queue_id)?;
+        self.core().unit_store_time(&queue, offset)
     }
 
     /// Whether the message is in the part of the log that memory is thought to hold.
     pub fn is_hot(&self, topic: &str, queue_id: i32, offset: i64) -> bool {
-        let _ = (topic, queue_id, offset);
-        true
+        let core = self.core();
+        let unit = core
+            .dispatch
+            .queues
+            .find(topic, queue_id)
+            .and_then(|q| q.unit(&core.dispatch.queues.files, offset).ok().flatten());
+        unit.is_some_and(|u| !u.is_pre_blank() && !core.is_cold(u.physical))
     }
 
     /// Looks messages up by key.
     pub fn query(&self, query: &KeyQuery<'_>) -> KeyQueryResult {
-        let _ = query;
-        KeyQueryResult::default()
+        self.core().query(query)
     }
 
     /// Positions of every queue, in no order.
     pub fn queues(&self) -> Vec<QueuePositions> {
-        Vec::new()
+        let all = self.core().dispatch.queues.all();
+        let positions = all.iter().map(|q| {
+            let (min_offset, max_offset) = q.range();
+            QueuePositions {
+                topic: q.topic().clone(),
+                queue_id: q.id(),
+                min_offset,
+                max_offset,
+            }
+        });
+        positions.collect()
     }
 
-    /// Removes the queues of topics that `keep` says no to; the delay topic, the transaction topics and their offsets stay.
-    /// Returns the topics removed.
+    /// Removes the queues of topics that `keep` says no to; those of delayed messages and of transactions stay. Records stay
+    /// in the log until they expire. Returns the topics removed.
     pub fn delete_topics(&self, keep: &dyn Fn(&str) -> bool) -> Vec<String> {
-        let _ = keep;
-        Vec::new()
+        let core = self.core();
+        let gone = core
+            .dispatch
+            .queues
+            .topics()
+            .into_iter()
+            .filter(|t| !KEPT.contains(&&**t) && !keep(t));
+        let mut removed = Vec::new();
+        for topic in gone {
+            let result = core.log.holding_appends(|| {
+                // A record that isn't dispatched yet would bring its queue back.
+                let deadline = Instant::now() + Duration::from_secs(1);
+                while core.started.load(Ordering::Acquire)
+                    && core.dispatched() < core.log.max()
+                    && Instant::now() < deadline
+                {
+                    core.reput_signal.notify();
+                    std::thread::park_timeout(Duration::from_micros(200));
+                }
+                core.dispatch.queues.remove_topic(&topic)
+            });
+            match result {
+                Ok(()) => removed.push(topic.to_string()),
+                Err(error) => tracing::error!(%topic, %error, "cannot delete the queues of a topic"),
+            }
+        }
+        removed
     }
 
     /// Removes queues all of whose records are gone from the log.
-    pub fn clean_expired_queues(&self) {}
+    pub fn clean_expired_queues(&self) {
+        self.core().remove_expired_queues();
+    }
 
-    /// Deletes expired log files now, whatever the hour.
-    pub fn delete_expired_files(&self) {}
+    /// Has expired log files deleted soon, whatever the hour.
+    pub fn delete_expired_files(&self) {
+        self.core().ask_to_clean();
+    }
 
     /// Next offset to deliver by delay level.
     pub fn delay_offsets(&self) -> BTreeMap<i32, i64> {
-        BTreeMap::new()
+        self.core().delay.get()
     }
 
     /// The store's figures.
     pub fn figures(&self) -> Figures {
+        let core = self.core();
+        let (log_min, log_max) = (core.log.min(), core.log.max());
+        let (log_disk_ratio, queue_disk_ratio) = core.disk.ratios();
         Figures {
-            log_min: 0,
-            log_max: 0,
-            log_flushed: 0,
-            dispatch_behind: 0,
-            log_disk_ratio: -1.0,
-            queue_disk_ratio: -1.0,
-            puts: crate::PutTotals::default(),
-            page_cache_lock_millis: 0,
-            flags: 0,
-            queues: 0,
-            earliest_store_time: -1,
-            started_at: 0,
-            last_stop_clean: true,
+            log_min,
+            log_max,
+            log_flushed: core.log.flushed(),
+            dispatch_behind: (log_max - core.dispatched()).max(0),
+            log_disk_ratio,
+            queue_disk_ratio,
+            puts: core.totals.get(),
+            page_cache_lock_millis: core.log.locked_for(),
+            flags: core.flags.get(),
+            queues: core.dispatch.queues.len(),
+            earliest_store_time: core.log.store_time(log_min).unwrap_or(-1),
+            started_at: core.started_at.load(Ordering::Acquire),
+            last_stop_clean: core.last_stop_clean,
         }
     }
 
-    /// Whether an append holds the lock for longer than `osPageCacheBusyTimeOutMills`.
+    /// Whether an append has held the lock for longer than `osPageCacheBusyTimeOutMills`.
     pub fn page_cache_busy(&self) -> bool {
-        false
+        self.core().log.locked_for() > self.core().config.page_cache_busy_timeout
     }
 
     /// Whether appends are taken, and if not, why.
     pub fn writable(&self) -> Result<(), WriteRefusal> {
-        Err(WriteRefusal::NotStarted)
+        self.core().writable()
     }
 }

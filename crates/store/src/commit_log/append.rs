@@ -1,0 +1,181 @@
+//! Appending under the put lock: offsets, the store time and the bytes get one order, the same for all.
+
+use std::{io, sync::atomic::Ordering};
+
+use ferromq_protocol::record::{BLANK_LEN, RecordDraft, blank, patch};
+
+use super::{CommitLog, Writing};
+use crate::{consume_queue::Queue, fs::prealloc::WINDOW};
+
+/// Records encoded but for their offsets and store time.
+#[derive(Debug, Default)]
+pub(crate) struct Encoded {
+    bytes: Vec<u8>,
+    starts: Vec<usize>,
+}
+
+impl Encoded {
+    /// Forgets all records, keeping the memory unless it's much.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(1 << 20);
+        self.starts.clear();
+    }
+
+    pub(crate) fn push(&mut self, draft: &RecordDraft<'_>) {
+        self.starts.push(self.bytes.len());
+        draft.encode(&mut self.bytes);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Where each record starts.
+    pub(crate) fn starts(&self) -> &[usize] {
+        &self.starts
+    }
+}
+
+/// Where records went.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Appended {
+    pub(crate) queue_offset: i64,
+    pub(crate) physical: i64,
+    pub(crate) store_timestamp: i64,
+}
+
+/// Nothing was appended.
+#[derive(Debug)]
+pub(crate) enum AppendError {
+    /// The queue was deleted meanwhile: look it up again.
+    QueueGone,
+    /// Longer than a file can take.
+    TooLong,
+    /// There's no next file.
+    NoFile(io::Error),
+    /// Something else.
+    Io(io::Error),
+}
+
+impl CommitLog {
+    /// Appends the records to the log and gives them the next offsets of `queue`; if `counted` is false, offset 0.
+    pub(crate) fn append(
+        &self,
+        queue: &Queue,
+        records: &mut Encoded,
+        counted: bool,
+    ) -> Result<Appended, AppendError> {
+        let len = records.bytes.len() as u64;
+        if len + BLANK_LEN as u64 > self.segments.file_size() {
+            return Err(AppendError::TooLong);
+        }
+        let mut writing = self.put.lock();
+        self.locked_at.store(self.clock.now(), Ordering::Relaxed);
+        let result = self.append_locked(&mut writing, queue, records, counted);
+        self.locked_at.store(0, Ordering::Relaxed);
+        result
+    }
+
+    fn append_locked(
+        &self,
+        writing: &mut Writing,
+        queue: &Queue,
+        records: &mut Encoded,
+        counted: bool,
+    ) -> Result<Appended, AppendError> {
+        if queue.is_dead() {
+            return Err(AppendError::QueueGone);
+        }
+        let len = records.bytes.len() as u64;
+        self.make_room(writing, len)?;
+        let Some((segment, writer)) = &mut writing.current else {
+            return Err(AppendError::Io(io::Error::other("there is no log file")));
+        };
+        let physical = segment.readable_end();
+        let store_timestamp = self.clock.now().max(self.last_time());
+        let first = if counted { queue.next_put() } else { 0 };
+        for (n, start) in records.starts.iter().enumerate() {
+            let end = records.starts.get(n + 1).copied().unwrap_or(records.bytes.len());
+            let record = &mut records.bytes[*start..end];
+            patch::queue_offset(record, if counted { first + n as i64 } else { 0 });
+            patch::physical_offset(record, (physical + *start as u64) as i64);
+            patch::store_timestamp(record, store_timestamp);
+        }
+        let at = physical - segment.base();
+        writer
+            .write(at as usize, &records.bytes)
+            .map_err(AppendError::Io)?;
+        writer.publish((at + len) as usize);
+        self.max.store(physical + len, Ordering::Release);
+        self.last_time.store(store_timestamp, Ordering::Release);
+        if counted {
+            queue.set_next_put(first + records.starts.len() as i64);
+        }
+        let (base, limit, map) = (segment.base(), segment.limit(), segment.map().clone());
+        self.look_ahead(writing, physical + len, base, limit, &map);
+        Ok(Appended {
+            queue_offset: first,
+            physical: physical as i64,
+            store_timestamp,
+        })
+    }
+
+    /// Makes the current file one that has room for `len` bytes and a blank.
+    fn make_room(&self, writing: &mut Writing, len: u64) -> Result<(), AppendError> {
+        let next = match &mut writing.current {
+            None => self.max.load(Ordering::Acquire),
+            Some((segment, writer)) => {
+                let left = segment.limit() - segment.readable_end();
+                if left >= len + BLANK_LEN as u64 {
+                    return Ok(());
+                }
+                if left > 0 {
+                    let size = segment.limit() - segment.base();
+                    if left >= BLANK_LEN as u64 {
+                        writer
+                            .write((size - left) as usize, &blank(left as i32))
+                            .map_err(AppendError::Io)?;
+                    }
+                    writer.publish(size as usize);
+                    self.max.store(segment.limit(), Ordering::Release);
+                }
+                segment.limit()
+            }
+        };
+        let (segment, writer) = self.prealloc.take(next).map_err(AppendError::NoFile)?;
+        self.segments.push(segment.clone());
+        *writing = Writing {
+            current: Some((segment, writer)),
+            populated: WINDOW,
+            asked: false,
+        };
+        Ok(())
+    }
+
+    /// Has the next pages and the next file made in time.
+    fn look_ahead(
+        &self,
+        writing: &mut Writing,
+        end: u64,
+        base: u64,
+        limit: u64,
+        map: &std::sync::Arc<crate::fs::mmap::Map>,
+    ) {
+        let position = end - base;
+        if position + WINDOW / 2 > writing.populated && base + writing.populated < limit {
+            let from = writing.populated.max(position);
+            let to = (from + WINDOW).min(limit - base);
+            self.prealloc.populate(map, from as usize..to as usize);
+            writing.populated = to;
+        }
+        if !writing.asked && position > (limit - base) / 2 {
+            writing.asked = true;
+            self.prealloc.want(limit);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The log: all records in the order in which they were stored.
+//!
+//! ```text
+//! commitlog/<20-digit log offset>    files of one length, allocated in full, mapped
+//! record · record · … · blank        a record never straddles two files
+//! ```
+//!
+//! `flushed ≤ max`, and what is below `max` never changes. One thread at a time appends, under the put lock.
+
+mod append;
+mod read;
+mod recover;
+mod scan;
+
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+
+pub(crate) use append::{AppendError, Encoded};
+pub(crate) use recover::{LogFile, first_store_time, list, log_files, settle};
+pub(crate) use scan::{Visit, scan};
+
+use crate::{
+    config::Clock,
+    fs::{mmap::MapWriter, prealloc::Prealloc, segment::Segment, segment_list::SegmentList},
+};
+
+/// The log.
+#[derive(Debug)]
+pub(crate) struct CommitLog {
+    pub(crate) segments: SegmentList,
+    pub(crate) prealloc: Prealloc,
+    put: Mutex<Writing>,
+    clock: Clock,
+    /// Log offset after the last record.
+    max: AtomicU64,
+    /// Everything below is on the disk.
+    flushed: AtomicU64,
+    one_flush: Mutex<()>,
+    /// Store time of the last record.
+    last_time: AtomicI64,
+    /// When the append that has the lock took it; 0 if none has.
+    locked_at: AtomicI64,
+}
+
+#[derive(Debug)]
+struct Writing {
+    current: Option<(Arc<Segment>, MapWriter)>,
+    /// Pages of the current file below this position are present or will be.
+    populated: u64,
+    /// The next file was asked for.
+    asked: bool,
+}
+
+impl CommitLog {
+    /// A log of recovered files; `writer` belongs to the last one.
+    pub(crate) fn new(
+        dir: &Path,
+        size: u64,
+        segments: Vec<Arc<Segment>>,
+        writer: Option<MapWriter>,
+        last_time: i64,
+        clock: Clock,
+    ) -> io::Result<Self> {
+        let max = segments.last().map_or(0, |s| s.readable_end());
+        let current = segments.last().cloned().zip(writer);
+        Ok(Self {
+            prealloc: Prealloc::start(dir, size)?,
+            segments: SegmentList::new(size, segments),
+            put: Mutex::new(Writing {
+                current,
+                populated: 0,
+                asked: false,
+            }),
+            clock,
+            max: AtomicU64::new(max),
+            flushed: AtomicU64::new(max),
+            one_flush: Mutex::new(()),
+            last_time: AtomicI64::new(last_time),
+            locked_at: AtomicI64::new(0),
+        })
+    }
+
+    /// First log offset.
+    pub(crate) fn min(&self) -> i64 {
+        self.segments
+            .first()
+            .map_or_else(|| self.max(), |s| s.base() as i64)
+    }
+
+    /// Log offset after the last record.
+    pub(crate) fn max(&self) -> i64 {
+        self.max.load(Ordering::Acquire) as i64
+    }
+
+    /// Everything below is on the disk.
+    pub(crate) fn flushed(&self) -> i64 {
+        self.flushed.load(Ordering::Acquire) as i64
+    }
+
+    /// Store time of the last record.
+    pub(crate) fn last_time(&self) -> i64 {
+        self.last_time.load(Ordering::Acquire)
+    }
+
+    /// How long the running append has had the lock, in milliseconds.
+    pub(crate) fn locked_for(&self) -> u64 {
+        match self.locked_at.load(Ordering::Relaxed) {
+            0 => 0,
+            since => self.clock.now().saturating_sub(since).max(0) as u64,
+        }
+    }
+
+    /// Runs `f` while nothing can be appended.
+    pub(crate) fn holding_appends<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _guard = self.put.lock();
+        f()
+    }
+
+    /// Waits until everything appended so far is on the disk. Returns the store time that this covers, and how many files
+    /// were synced.
+    pub(crate) fn flush(&self) -> io::Result<(i64, u64)> {
+        let _one = self.one_flush.lock();
+        // The time first: its record is then below the offset.
+        let time = self.last_time();
+        let target = self.max.load(Ordering::Acquire);
+        let mut at = self.flushed.load(Ordering::Acquire);
+        let mut files = 0;
+        while at < target {
+            match self.segments.find(at) {
+                Some(segment) => {
+                    segment.sync()?;
+                    files += 1;
+                    at = segment.limit().min(target);
+                }
+                // Deleted by the cleaner meanwhile.
+                None => at = self.min().max(at as i64 + 1) as u64,
+            }
+        }
+        self.flushed.fetch_max(target, Ordering::AcqRel);
+        Ok((time, files))
+    }
+}

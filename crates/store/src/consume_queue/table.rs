@@ -1,0 +1,178 @@
+//! All queues by topic and number.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::{files::QueueFiles, queue::Queue};
+
+/// From this many queues on one sync of the whole file system is cheaper than one a file.
+const MANY: usize = 256;
+
+/// The queues of one topic, by number.
+type Topic = Vec<Arc<Queue>>;
+
+/// All queues, and the list of those with something to write.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    pub(crate) files: QueueFiles,
+    topics: RwLock<HashMap<Arc<str>, Topic>>,
+    uids: AtomicU32,
+    to_write: Mutex<Vec<Arc<Queue>>>,
+}
+
+impl Queues {
+    pub(crate) fn new(files: QueueFiles) -> Self {
+        Self {
+            files,
+            topics: RwLock::default(),
+            uids: AtomicU32::new(0),
+            to_write: Mutex::default(),
+        }
+    }
+
+    /// The queue, if there is one.
+    pub(crate) fn find(&self, topic: &str, id: i32) -> Option<Arc<Queue>> {
+        let topics = self.topics.read();
+        let queues = topics.get(topic)?;
+        // Most topics have queues 0, 1, 2 …
+        if let Some(queue) = usize::try_from(id).ok().and_then(|i| queues.get(i))
+            && queue.id() == id
+        {
+            return Some(queue.clone());
+        }
+        queues
+            .binary_search_by_key(&id, |q| q.id())
+            .ok()
+            .map(|i| queues[i].clone())
+    }
+
+    /// The queue, made if there's none.
+    pub(crate) fn find_or_make(&self, topic: &str, id: i32) -> Arc<Queue> {
+        if let Some(queue) = self.find(topic, id) {
+            return queue;
+        }
+        let mut topics = self.topics.write();
+        let name = topics
+            .get_key_value(topic)
+            .map_or_else(|| Arc::from(topic), |(k, _)| k.clone());
+        let queues = topics.entry(name.clone()).or_default();
+        match queues.binary_search_by_key(&id, |q| q.id()) {
+            Ok(i) => queues[i].clone(),
+            Err(i) => {
+                let queue = Arc::new(Queue::new(name, id, self.uids.fetch_add(1, Ordering::Relaxed)));
+                queues.insert(i, queue.clone());
+                queue
+            }
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Arc<Queue>> {
+        self.topics.read().values().flatten().cloned().collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.topics.read().values().map(Vec::len).sum()
+    }
+
+    /// Names of all topics with queues.
+    pub(crate) fn topics(&self) -> Vec<Arc<str>> {
+        self.topics.read().keys().cloned().collect()
+    }
+
+    /// Puts a queue on the list of those to write.
+    pub(crate) fn list(&self, queue: Arc<Queue>) {
+        self.to_write.lock().push(queue);
+    }
+
+    /// Writes out what queues have in memory only. Those that had news stay on the list; the first error is told after
+    /// all were tried.
+    pub(crate) fn write_out(&self) -> io::Result<()> {
+        let listed = std::mem::take(&mut *self.to_write.lock());
+        let mut result = Ok(());
+        let mut stay = Vec::new();
+        for queue in &listed {
+            match queue.write_out(&self.files) {
+                Ok(true) => {}
+                Ok(false) => stay.push(queue.clone()),
+                Err(error) => {
+                    stay.push(queue.clone());
+                    if result.is_ok() {
+                        result = Err(error);
+                    }
+                }
+            }
+        }
+        self.to_write.lock().append(&mut stay);
+        result
+    }
+
+    /// Waits until everything written is on the disk.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let unsynced: Vec<_> = self.all().into_iter().filter(|q| q.unsynced()).collect();
+        if unsynced.len() > MANY {
+            let marks: Vec<_> = unsynced.iter().map(|q| q.written()).collect();
+            self.files.sync_all()?;
+            for (queue, written) in unsynced.iter().zip(marks) {
+                queue.note_synced(written);
+            }
+            return Ok(());
+        }
+        unsynced.iter().try_for_each(|queue| queue.sync(&self.files))
+    }
+
+    /// Takes a topic's queues away and deletes their files.
+    pub(crate) fn remove_topic(&self, topic: &str) -> io::Result<()> {
+        let Some(queues) = self.topics.write().remove(topic) else {
+            return Ok(());
+        };
+        for queue in &queues {
+            queue.kill();
+            // Whoever is writing the queue finishes before its files go.
+            drop(queue.state.lock());
+            self.files.forget_queue(queue.uid);
+        }
+        remove_dir(&self.files.topic_dir(topic))
+    }
+
+    /// Takes one queue away and deletes its files, and the topic's directory with its last queue.
+    pub(crate) fn remove_queue(&self, queue: &Queue) -> io::Result<()> {
+        {
+            let mut topics = self.topics.write();
+            if let Some(queues) = topics.get_mut(queue.topic().as_ref()) {
+                queues.retain(|q| q.id() != queue.id());
+                if queues.is_empty() {
+                    topics.remove(queue.topic().as_ref());
+                }
+            }
+        }
+        queue.kill();
+        drop(queue.state.lock());
+        self.files.forget_queue(queue.uid);
+        remove_dir(&self.files.queue_dir(queue.topic(), queue.id()))?;
+        if let Err(error) = fs::remove_dir(self.files.topic_dir(queue.topic()))
+            && !matches!(
+                error.kind(),
+                io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound
+            )
+        {
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+fn remove_dir(dir: &std::path::Path) -> io::Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}

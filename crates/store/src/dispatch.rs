@@ -1,0 +1,234 @@
+//! From a record of the log to its unit in a queue and its entries in the index.
+//!
+//! Dispatching a record twice changes nothing, so recovery may start as early as it likes. A queue that lacks units is
+//! filled from the log before it goes on; the log's own gaps become units that stand for no message.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use ferromq_protocol::{
+    java_hash,
+    names::topics,
+    properties::{self, names},
+    record::{Check, Record},
+    sysflag,
+};
+
+use crate::{
+    Arrival, Dispatched, Hooks,
+    checkpoint::Checkpoint,
+    commit_log::{self, Visit, scan},
+    config::DelayLevels,
+    consume_queue::{Appended, Queue, Queues, Unit},
+    index::KeyIndex,
+};
+
+/// Where records go from the log.
+pub(crate) struct Dispatch {
+    pub(crate) queues: Queues,
+    pub(crate) index: KeyIndex,
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) hooks: Hooks,
+    pub(crate) levels: DelayLevels,
+    pub(crate) index_enabled: bool,
+    pub(crate) log_dir: PathBuf,
+    pub(crate) log_file_size: u64,
+}
+
+/// Whether records come from appends or from recovery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Recovery,
+    Live,
+}
+
+/// Why a record could not be dispatched.
+#[derive(Debug)]
+pub(crate) enum DispatchError {
+    Queue(io::Error),
+    Index(io::Error),
+}
+
+impl DispatchError {
+    pub(crate) fn source(&self) -> &io::Error {
+        match self {
+            Self::Queue(e) | Self::Index(e) => e,
+        }
+    }
+}
+
+/// Whether a topic can be the name of a directory.
+fn is_safe(topic: &str) -> bool {
+    !topic.is_empty() && topic != "." && topic != ".." && !topic.contains(['/', '\0'])
+}
+
+/// Whether records of this kind are in queues.
+fn is_queued(sys_flag: i32) -> bool {
+    matches!(sysflag::transaction(sys_flag), 0 | sysflag::TRANSACTION_COMMIT)
+}
+
+impl Dispatch {
+    /// The code in a record's unit: its tag's hash, or the time that a delayed message is due.
+    pub(crate) fn tags_code(&self, topic: &str, store_timestamp: i64, properties: &str) -> i64 {
+        if topic == topics::SCHEDULE {
+            let level = properties::get(properties, names::DELAY)
+                .and_then(|v| v.parse::<i32>().ok())
+                .unwrap_or(0);
+            if level > 0 {
+                return self.levels.due(level, store_timestamp);
+            }
+        }
+        properties::get(properties, names::TAGS).map_or(0, java_hash::tag_code)
+    }
+
+    /// Takes one record to where it belongs.
+    pub(crate) fn record(
+        &self,
+        record: &Record<'_>,
+        bytes: &[u8],
+        phase: Phase,
+    ) -> Result<(), DispatchError> {
+        let text = record.properties_text();
+        let dispatched = Dispatched {
+            topic: record.topic,
+            queue_id: record.queue_id,
+            queue_offset: record.queue_offset,
+            physical_offset: record.physical_offset,
+            sys_flag: record.sys_flag,
+            store_timestamp: record.store_timestamp,
+            properties: &text,
+            record: bytes,
+        };
+        for dispatcher in &self.hooks.dispatchers {
+            dispatcher.dispatch(&dispatched);
+        }
+        let tags_code = self.tags_code(record.topic, record.store_timestamp, &text);
+        if is_queued(record.sys_flag) {
+            if is_safe(record.topic) && record.queue_id >= 0 {
+                let unit = Unit {
+                    physical: record.physical_offset,
+                    size: record.total_size,
+                    tags_code,
+                };
+                self.enqueue(record, unit, phase).map_err(DispatchError::Queue)?;
+            } else {
+                tracing::warn!(
+                    topic = record.topic,
+                    offset = record.physical_offset,
+                    "a record without a usable topic"
+                );
+            }
+        }
+        if self.index_enabled {
+            self.index(record, &text).map_err(DispatchError::Index)?;
+        }
+        if phase == Phase::Live {
+            self.hooks.arrival.arrived(&Arrival {
+                topic: record.topic,
+                queue_id: record.queue_id,
+                next_offset: record.queue_offset + 1,
+                tags_code,
+                store_timestamp: record.store_timestamp,
+                properties: &text,
+            });
+        }
+        Ok(())
+    }
+
+    /// Adds a record's keys to the index.
+    pub(crate) fn index(&self, record: &Record<'_>, properties: &str) -> io::Result<()> {
+        if sysflag::transaction(record.sys_flag) == sysflag::TRANSACTION_ROLLBACK {
+            return Ok(());
+        }
+        let keys = properties::get(properties, names::UNIQ_KEY).into_iter().chain(
+            properties::get(properties, names::KEYS)
+                .into_iter()
+                .flat_map(|k| k.split(' ')),
+        );
+        self.index.add(
+            &self.checkpoint,
+            record.topic,
+            keys,
+            record.physical_offset,
+            record.store_timestamp,
+        )
+    }
+
+    fn enqueue(&self, record: &Record<'_>, unit: Unit, phase: Phase) -> io::Result<()> {
+        let queue = self.queues.find_or_make(record.topic, record.queue_id);
+        match self.append(&queue, record.queue_offset, unit)? {
+            Appended::Yes(_) => {}
+            Appended::Known => {
+                // A new record with offset 0 in a queue that has some: the topic was deleted and made again.
+                let again = phase == Phase::Recovery
+                    && record.queue_offset == 0
+                    && queue.range().1 > 0
+                    && unit.end() > queue.max_physical();
+                if again {
+                    tracing::info!(
+                        topic = record.topic,
+                        queue = record.queue_id,
+                        "the topic was made anew: its queue starts again"
+                    );
+                    self.queues.remove_queue(&queue)?;
+                    let queue = self.queues.find_or_make(record.topic, record.queue_id);
+                    self.append(&queue, 0, unit)?;
+                }
+            }
+            Appended::Gap(end) => {
+                tracing::warn!(
+                    topic = record.topic,
+                    queue = record.queue_id,
+                    end,
+                    offset = record.queue_offset,
+                    "units are missing before this one: filling the queue from the log"
+                );
+                self.fill(&queue, record.physical_offset)?;
+                queue.fill_gap(&self.queues.files, record.queue_offset)?;
+                self.append(&queue, record.queue_offset, unit)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn append(&self, queue: &Arc<Queue>, offset: i64, unit: Unit) -> io::Result<Appended> {
+        let appended = queue.append(&self.queues.files, offset, unit)?;
+        if appended == Appended::Yes(true) {
+            self.queues.list(queue.clone());
+        }
+        Ok(appended)
+    }
+
+    /// Gives a queue the units that it lacks below log offset `to`.
+    pub(crate) fn fill(&self, queue: &Arc<Queue>, to: i64) -> io::Result<()> {
+        let files = commit_log::log_files(&self.log_dir)?;
+        let Some(first) = files.first() else { return Ok(()) };
+        let from = (queue.max_physical().max(0) as u64).max(first.base);
+        let mut visit = |record: &Record<'_>, _: &[u8]| -> io::Result<Visit> {
+            if record.topic == &**queue.topic() && record.queue_id == queue.id() && is_queued(record.sys_flag)
+            {
+                let text = record.properties_text();
+                let tags_code = self.tags_code(record.topic, record.store_timestamp, &text);
+                let unit = Unit {
+                    physical: record.physical_offset,
+                    size: record.total_size,
+                    tags_code,
+                };
+                if let Appended::Gap(_) = self.append(queue, record.queue_offset, unit)? {
+                    queue.fill_gap(&self.queues.files, record.queue_offset)?;
+                    self.append(queue, record.queue_offset, unit)?;
+                }
+            }
+            Ok(Visit::Continue(()))
+        };
+        scan(
+            &files,
+            self.log_file_size,
+            from,
+            to.max(0) as u64,
+            Check::None,
+            &mut |_| {},
+            &mut visit,
+        )?;
+        Ok(())
+    }
+}

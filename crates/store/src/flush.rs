@@ -1,0 +1,248 @@
+//! Getting the log and the queues onto the disk.
+//!
+//! One thread syncs the log, and no other: every append that waits is covered by the next sync. A sync that fails has
+//! lost what the kernel had taken over, so it's never tried again: those who wait are told, and no appends are taken any more.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    FlushMode, PutStatus,
+    core::{Core, Flags},
+    requests::{Ack, AckCell},
+};
+
+const PAGE: i64 = 4096;
+
+#[derive(Debug)]
+struct Waiting {
+    end: i64,
+    deadline: Instant,
+    cell: Arc<AckCell>,
+    /// What the append ends with once it's on the disk.
+    then: PutStatus,
+}
+
+/// Appends that wait for a sync.
+#[derive(Debug, Default)]
+pub(crate) struct GroupCommit {
+    waiting: Mutex<VecDeque<Waiting>>,
+    first: Condvar,
+    failed: AtomicBool,
+}
+
+impl GroupCommit {
+    /// An acknowledgement that comes when the log is synced up to `end`.
+    pub(crate) fn wait_for(&self, end: i64, patience: Duration, then: PutStatus) -> Ack {
+        let cell = Arc::new(AckCell::default());
+        let mut waiting = self.waiting.lock();
+        if self.failed.load(Ordering::Acquire) {
+            return Ack::done(PutStatus::FlushFailed);
+        }
+        let first = waiting.is_empty();
+        waiting.push_back(Waiting {
+            end,
+            deadline: Instant::now() + patience,
+            cell: cell.clone(),
+            then,
+        });
+        drop(waiting);
+        if first {
+            self.first.notify_one();
+        }
+        Ack::waiting(cell)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.lock().is_empty()
+    }
+
+    /// Those up to `flushed` are done.
+    fn flushed(&self, flushed: i64) {
+        let done: Vec<Waiting> = {
+            let mut waiting = self.waiting.lock();
+            // Requests come nearly in log order; a straggler waits for the next sync.
+            let n = waiting.iter().take_while(|w| w.end <= flushed).count();
+            waiting.drain(..n).collect()
+        };
+        for w in done {
+            w.cell.complete(w.then);
+        }
+    }
+
+    pub(crate) fn fail(&self) {
+        let all: Vec<Waiting> = {
+            let mut waiting = self.waiting.lock();
+            self.failed.store(true, Ordering::Release);
+            waiting.drain(..).collect()
+        };
+        for w in all {
+            w.cell.complete(PutStatus::FlushFailed);
+        }
+    }
+
+    pub(crate) fn wake_all(&self) {
+        drop(self.waiting.lock());
+        self.first.notify_all();
+    }
+
+    /// Completes what is overdue, and waits for the next deadline.
+    fn watch(&self, stop: impl Fn() -> bool) {
+        let mut waiting = self.waiting.lock();
+        while !stop() {
+            let now = Instant::now();
+            match waiting.front().map(|w| w.deadline) {
+                None => self.first.wait(&mut waiting),
+                Some(deadline) if deadline <= now => {
+                    if let Some(w) = waiting.pop_front() {
+                        w.cell.complete(PutStatus::FlushDiskTimeout);
+                    }
+                }
+                Some(deadline) => {
+                    self.first.wait_until(&mut waiting, deadline);
+                }
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Syncs the log. After a failure nothing is taken any more.
+    pub(crate) fn flush_log(&self) -> bool {
+        if self.flags.has(Flags::FLUSH_FAILED) {
+            return false;
+        }
+        match self.log.flush() {
+            Ok((time, files)) => {
+                self.totals.flushes.fetch_add(files, Ordering::Relaxed);
+                self.dispatch.checkpoint.set_log(time);
+                self.group.flushed(self.log.flushed());
+                true
+            }
+            Err(error) => {
+                self.flags.set(Flags::FLUSH_FAILED);
+                tracing::error!(%error, flushed = self.log.flushed(), "the disk refused a sync of the log: no more messages are taken until a restart");
+                self.group.fail();
+                false
+            }
+        }
+    }
+
+    /// The thread that syncs the log.
+    pub(crate) fn run_flush(self: &Arc<Self>) {
+        let sync = self.config.flush_mode == FlushMode::Sync;
+        let thorough = Duration::from_millis(self.config.flush_commit_log_thorough_interval);
+        let worth = self.config.flush_commit_log_least_pages as i64 * PAGE;
+        let mut last = Instant::now();
+        while !self.stopping() {
+            if sync {
+                self.flush_signal.wait(Duration::from_secs(10), || {
+                    self.stopping() || self.log.flushed() < self.log.max() || !self.group.is_empty()
+                });
+            } else {
+                self.flush_signal.wait(
+                    Duration::from_millis(self.config.flush_interval_commit_log.max(1)),
+                    || self.stopping(),
+                );
+            }
+            if self.stopping() {
+                return;
+            }
+            let behind = self.log.max() - self.log.flushed();
+            let due = last.elapsed() >= thorough;
+            if sync || behind >= worth.max(1) || (due && behind > 0) {
+                if !self.flush_log() {
+                    // Only a restart helps: wait for it.
+                    self.flush_signal.wait(Duration::from_secs(1), || self.stopping());
+                }
+                last = Instant::now();
+            }
+        }
+    }
+
+    /// The thread that ends waits for the disk which take too long.
+    pub(crate) fn run_ack_watch(self: &Arc<Self>) {
+        self.group.watch(|| self.stopping());
+    }
+
+    /// The thread that writes queues out, and syncs them now and then.
+    pub(crate) fn run_queue_flush(self: &Arc<Self>) {
+        let pause = Duration::from_millis(self.config.flush_interval_consume_queue.max(1));
+        let thorough = Duration::from_millis(self.config.flush_consume_queue_thorough_interval);
+        let mut last = Instant::now();
+        let mut failing = false;
+        while !self.stopping() {
+            self.queue_signal.wait(pause, || self.stopping());
+            if self.stopping() {
+                return;
+            }
+            let result = if last.elapsed() >= thorough {
+                last = Instant::now();
+                self.sync_queues()
+            } else {
+                self.dispatch.queues.write_out()
+            };
+            match result {
+                Ok(()) => failing = false,
+                Err(error) => {
+                    if error.kind() == std::io::ErrorKind::StorageFull {
+                        self.note_disk_full();
+                    }
+                    if !failing {
+                        tracing::warn!(%error, "cannot write consume queues; trying again");
+                    }
+                    failing = true;
+                }
+            }
+        }
+    }
+
+    /// Gets queues and index onto the disk, then says so in the checkpoint.
+    pub(crate) fn sync_queues(&self) -> std::io::Result<()> {
+        let time = self.dispatched_time.load(Ordering::Acquire);
+        self.dispatch.queues.write_out()?;
+        self.dispatch.queues.sync()?;
+        self.dispatch.checkpoint.set_queues(time);
+        self.dispatch.index.sync(&self.dispatch.checkpoint)?;
+        self.dispatch.checkpoint.save()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_sync_covers_all_who_came() {
+        let group = GroupCommit::default();
+        let acks: Vec<_> = [100, 200, 300]
+            .iter()
+            .map(|end| group.wait_for(*end, Duration::from_mins(1), PutStatus::Ok))
+            .collect();
+        group.flushed(200);
+        let ready: Vec<_> = acks.iter().map(Ack::ready).collect();
+        assert_eq!(ready, [Some(PutStatus::Ok), Some(PutStatus::Ok), None]);
+        group.fail();
+        assert_eq!(acks[2].ready(), Some(PutStatus::FlushFailed));
+        assert_eq!(
+            group.wait_for(400, Duration::from_mins(1), PutStatus::Ok).ready(),
+            Some(PutStatus::FlushFailed)
+        );
+    }
+
+    #[test]
+    fn overdue_ones_are_told() {
+        let group = GroupCommit::default();
+        let ack = group.wait_for(100, Duration::ZERO, PutStatus::Ok);
+        group.watch(|| ack.ready().is_some());
+        assert_eq!(ack.wait(), PutStatus::FlushDiskTimeout);
+    }
+}

@@ -1,0 +1,211 @@
+//! The thread that makes the next log file before it's needed, and the next pages of the current one.
+//!
+//! A file gets real blocks by `fallocate`: a full disk is an error here and not a signal on the appending thread. Pages
+//! are made present a window ahead of the appends, so that an append is a copy and no page fault.
+
+use std::{
+    fs, io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{
+    crash_safe::create_allocated,
+    mmap::{Map, MapWriter},
+    segment::{Segment, file_name},
+};
+
+/// Pages are made present this far ahead of the appends.
+pub(crate) const WINDOW: u64 = 4 << 20;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+type Made = (Arc<Segment>, MapWriter);
+
+#[derive(Debug, Default)]
+struct State {
+    wanted: Option<u64>,
+    ready: Option<(u64, Made)>,
+    failed: Option<(u64, io::Error)>,
+    populate: Option<(Arc<Map>, Range<usize>)>,
+    stopping: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    dir: PathBuf,
+    size: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Handle of the thread.
+#[derive(Debug)]
+pub(crate) struct Prealloc {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Prealloc {
+    /// Starts the thread, for files of `size` bytes in `dir`.
+    pub(crate) fn start(dir: &Path, size: u64) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            dir: dir.to_owned(),
+            size,
+            state: Mutex::new(State::default()),
+            changed: Condvar::new(),
+        });
+        let theirs = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("store-alloc".to_owned())
+            .spawn(move || theirs.run())?;
+        Ok(Self {
+            shared,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Has the file that starts at `base` made.
+    pub(crate) fn want(&self, base: u64) {
+        let mut state = self.shared.state.lock();
+        if state.ready.as_ref().is_none_or(|(b, _)| *b != base) && state.wanted != Some(base) {
+            state.wanted = Some(base);
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// Has pages made present.
+    pub(crate) fn populate(&self, map: &Arc<Map>, range: Range<usize>) {
+        self.shared.state.lock().populate = Some((map.clone(), range));
+        self.shared.changed.notify_all();
+    }
+
+    /// The file that starts at `base`, waiting for it if need be.
+    pub(crate) fn take(&self, base: u64) -> io::Result<Made> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = self.shared.state.lock();
+        // An old failure is no answer to a new question.
+        state.failed = None;
+        loop {
+            if let Some((_, made)) = state.ready.take_if(|(b, _)| *b == base) {
+                return Ok(made);
+            }
+            if let Some((_, error)) = state.failed.take_if(|(b, _)| *b == base) {
+                return Err(error);
+            }
+            if state.stopping {
+                return Err(io::Error::other("the store is stopping"));
+            }
+            if state.wanted != Some(base) {
+                state.wanted = Some(base);
+                self.shared.changed.notify_all();
+            }
+            if self.shared.changed.wait_until(&mut state, deadline).timed_out() {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the disk took more than 5 s to allocate a log file",
+                ));
+            }
+        }
+    }
+
+    /// Ends the thread, and deletes a file that was made and not used.
+    pub(crate) fn stop(&self) {
+        self.shared.state.lock().stopping = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that allocates log files died; see its message above");
+        }
+        if let Some((_, (segment, _))) = self.shared.state.lock().ready.take()
+            && let Err(error) = segment.unlink()
+        {
+            tracing::warn!(path = %segment.path().display(), %error, "cannot delete an unused log file");
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopping {
+                return;
+            }
+            if let Some((map, range)) = state.populate.take() {
+                parking_lot::MutexGuard::unlocked(&mut state, || map.populate(range));
+            } else if let Some(base) = state.wanted {
+                if state.ready.as_ref().is_some_and(|(b, _)| *b == base) {
+                    state.wanted = None;
+                    continue;
+                }
+                let made = parking_lot::MutexGuard::unlocked(&mut state, || self.make(base));
+                if state.wanted == Some(base) {
+                    state.wanted = None;
+                }
+                match made {
+                    Ok(made) => state.ready = Some((base, made)),
+                    Err(error) => state.failed = Some((base, error)),
+                }
+                self.changed.notify_all();
+            } else {
+                self.changed.wait(&mut state);
+            }
+        }
+    }
+
+    fn make(&self, base: u64) -> io::Result<Made> {
+        super::crash_safe::create_dir(&self.dir)?;
+        let path = self.dir.join(file_name(base));
+        let file = create_allocated(&path, self.size)?;
+        let made = Segment::open(&path, file, base, self.size, 0);
+        if made.is_err()
+            && let Err(error) = fs::remove_file(&path)
+        {
+            tracing::warn!(path = %path.display(), %error, "cannot remove a log file that could not be mapped");
+        }
+        let made = made?;
+        made.0.map().populate(0..WINDOW.min(self.size) as usize);
+        Ok(made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn makes_files_and_deletes_the_unused_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let prealloc = Prealloc::start(dir.path(), 65_536).unwrap();
+        let (segment, mut writer) = prealloc.take(0).unwrap();
+        writer.write(0, b"abc").unwrap();
+        writer.publish(3);
+        assert_eq!(segment.slice(0..3).unwrap(), b"abc");
+        assert_eq!(segment.path().metadata().unwrap().len(), 65_536);
+        prealloc.want(65_536);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !dir.path().join(file_name(65_536)).exists() && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        prealloc.stop();
+        assert!(dir.path().join(file_name(0)).exists());
+        assert!(!dir.path().join(file_name(65_536)).exists());
+    }
+
+    #[test]
+    fn a_failure_is_told_and_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(file_name(0)), b"in the way").unwrap();
+        let prealloc = Prealloc::start(dir.path(), 65_536).unwrap();
+        assert_eq!(prealloc.take(0).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        fs::remove_file(dir.path().join(file_name(0))).unwrap();
+        assert!(prealloc.take(0).is_ok());
+        prealloc.stop();
+    }
+}

@@ -1,0 +1,134 @@
+//! One file of the log: its name is the log offset that it starts at, its length is the same for all.
+
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use bytes::Bytes;
+
+use super::mmap::{Map, MapWriter};
+
+/// A mapped file of the log.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    base: u64,
+    path: PathBuf,
+    file: File,
+    map: Arc<Map>,
+    size: u64,
+}
+
+/// `name` as the start offset of a file, if it's one: 20 digits.
+pub(crate) fn parse_name(name: &std::ffi::OsStr) -> Option<u64> {
+    let name = name.to_str()?;
+    if name.len() == 20 && name.bytes().all(|b| b.is_ascii_digit()) {
+        name.parse().ok()
+    } else {
+        None
+    }
+}
+
+/// Name of the file that starts at `base`.
+pub(crate) fn file_name(base: u64) -> String {
+    format!("{base:020}")
+}
+
+impl Segment {
+    /// Maps a file that is `size` long and readable below `readable`.
+    pub(crate) fn open(
+        path: &Path,
+        file: File,
+        base: u64,
+        size: u64,
+        readable: u64,
+    ) -> io::Result<(Arc<Self>, MapWriter)> {
+        let (map, writer) = Map::open(&file, size as usize, readable as usize)?;
+        Ok((
+            Arc::new(Self {
+                base,
+                path: path.to_owned(),
+                file,
+                map,
+                size,
+            }),
+            writer,
+        ))
+    }
+
+    /// Log offset of its first byte.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Log offset after its last byte.
+    pub(crate) fn limit(&self) -> u64 {
+        self.base + self.size
+    }
+
+    /// Log offset after its last readable byte.
+    pub(crate) fn readable_end(&self) -> u64 {
+        self.base + self.map.readable() as u64
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn map(&self) -> &Arc<Map> {
+        &self.map
+    }
+
+    fn local(&self, range: &Range<u64>) -> Option<Range<usize>> {
+        Some(range.start.checked_sub(self.base)? as usize..range.end.checked_sub(self.base)? as usize)
+    }
+
+    /// Bytes by log offset, if they are all here and readable.
+    pub(crate) fn slice(&self, range: Range<u64>) -> Option<&[u8]> {
+        self.map.slice(self.local(&range)?)
+    }
+
+    /// Like [`Segment::slice`], keeping the mapping alive.
+    pub(crate) fn bytes(&self, range: Range<u64>) -> Option<Bytes> {
+        self.map.bytes(self.local(&range)?)
+    }
+
+    /// Waits until what was written is on the disk.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// When it was last written.
+    pub(crate) fn modified(&self) -> io::Result<SystemTime> {
+        self.file.metadata()?.modified()
+    }
+
+    /// Removes the name. Slices lent out stay good.
+    pub(crate) fn unlink(&self) -> io::Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(file_name(1_048_576), "00000000000001048576");
+        assert_eq!(parse_name("00000000000001048576".as_ref()), Some(1_048_576));
+        for foreign in [
+            "1048576",
+            "0000000000000104857x",
+            "+0000000000001048576",
+            "lost+found",
+            ".nfs00000000000000001",
+        ] {
+            assert_eq!(parse_name(foreign.as_ref()), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! Opening: the lock first, then what is on the disk, then what of it can be trusted.
+//!
+//! After a stop in order the last three log files are read again, and queues are only cut where they point beyond the log's
+//! end. After any other stop the log is read from the last file whose beginning was surely flushed with everything before
+//! it; what queues and index have from there on is thrown away and made again from the log.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::Arc,
+};
+
+use ferromq_protocol::record::{Check, Entry, Record, parse};
+
+use crate::{
+    Hooks, OpenError, Progress, Stage, StoreConfig,
+    checkpoint::Checkpoint,
+    clean::{DiskState, plan},
+    commit_log::{self, CommitLog, LogFile, Visit},
+    consume_queue::{self, EndBy, LoadError, Queue, QueueFiles, Queues, Unit},
+    core::{Core, Parts},
+    dispatch::{Dispatch, Phase},
+    fs::{
+        crash_safe::create_dir,
+        lock::{LockError, StoreLock},
+    },
+    index::KeyIndex,
+    schedule::DelayTable,
+};
+
+/// Log files that are read again after a stop in order.
+const LAST_FILES: usize = 3;
+/// Time by which the checkpoint may be ahead of what is on the disk, in milliseconds.
+const MARGIN: i64 = 3_000;
+
+fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError {
+    let path = path.to_owned();
+    move |source| OpenError::Io { action, path, source }
+}
+
+fn check(config: &StoreConfig) -> Result<DiskState, OpenError> {
+    let size = config.commit_log_file_size;
+    if !(4096..=i32::MAX as u64).contains(&size) {
+        return Err(OpenError::Config(format!(
+            "mappedFileSizeCommitLog is {size}; it must be from 4096 to {}",
+            i32::MAX
+        )));
+    }
+    if config.max_hash_slot_num == 0 || config.max_index_num < 2 || config.max_index_num > i32::MAX as u32 {
+        return Err(OpenError::Config(
+            "maxHashSlotNum must be at least 1, maxIndexNum at least 2".to_owned(),
+        ));
+    }
+    let ratios = [
+        config.disk_max_used_space_ratio,
+        config.disk_space_clean_forcibly_ratio,
+        config.disk_space_warning_level_ratio,
+    ];
+    if ratios.iter().any(|r| *r > 100) {
+        return Err(OpenError::Config(
+            "a disk ratio is a percentage from 0 to 100".to_owned(),
+        ));
+    }
+    let hours = plan::parse_hours(&config.delete_when).map_err(OpenError::Config)?;
+    let zone = plan::parse_zone(&config.delete_when_time_zone).map_err(OpenError::Config)?;
+    Ok(DiskState::new(hours, zone))
+}
+
+/// Where reading starts.
+fn start_file(
+    config: &StoreConfig,
+    checkpoint: &Checkpoint,
+    files: &[LogFile],
+    abnormal: bool,
+) -> Result<u64, OpenError> {
+    let Some(first) = files.first() else { return Ok(0) };
+    if !abnormal {
+        return Ok(files[files.len().saturating_sub(LAST_FILES)].base);
+    }
+    let mut trusted = (checkpoint.log().min(checkpoint.queues()) - MARGIN).max(0);
+    if config.message_index_enable && config.message_index_safe {
+        trusted = trusted.min(checkpoint.index());
+    }
+    for file in files.iter().rev() {
+        let time = commit_log::first_store_time(file).map_err(io_error("read", &file.path))?;
+        if time.is_some_and(|time| time <= trusted) {
+            return Ok(file.base);
+        }
+    }
+    Ok(first.base)
+}
+
+fn load_error(error: LoadError, expected: u64) -> OpenError {
+    match error {
+        LoadError::Length { path, found } => OpenError::QueueFileLength {
+            path,
+            found,
+            expected,
+        },
+        LoadError::Io { path, source } => OpenError::Io {
+            action: "read",
+            path,
+            source,
+        },
+    }
+}
+
+/// Opens the store: everything but its threads.
+pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Result<Core, OpenError> {
+    progress.set_stage(Stage::Loading);
+    let disk = check(&config)?;
+    create_dir(&config.root).map_err(io_error("create", &config.root))?;
+    let lock = StoreLock::take(&config.root).map_err(|e| match e {
+        LockError::Held => OpenError::Locked {
+            path: config.root.clone(),
+            holder: None,
+        },
+        LockError::Io(source) => OpenError::Io {
+            action: "lock",
+            path: config.root.join("lock"),
+            source,
+        },
+    })?;
+    let (log_dir, queue_dir, index_dir) = (
+        config.commit_log_dir(),
+        config.consume_queue_dir(),
+        config.index_dir(),
+    );
+    for dir in [&log_dir, &queue_dir, &index_dir, &config.root.join("config")] {
+        create_dir(dir).map_err(io_error("create", dir))?;
+    }
+    let abnormal = config.root.join("abort").exists();
+    progress.set_abnormal(abnormal);
+    let checkpoint_path = config.root.join("checkpoint");
+    let checkpoint = Checkpoint::load(&checkpoint_path).map_err(io_error("read", &checkpoint_path))?;
+    let delay = DelayTable::load(config.config_file("delayOffset.json"))?;
+    let size = config.commit_log_file_size;
+    let files = commit_log::list(&log_dir, size)?;
+    let start = start_file(&config, &checkpoint, &files, abnormal)?;
+    let (index, index_from) = KeyIndex::load(
+        &index_dir,
+        config.max_hash_slot_num,
+        config.max_index_num,
+        config.clock.clone(),
+        abnormal.then(|| checkpoint.index()),
+    )
+    .map_err(io_error("load", &index_dir))?;
+    let queue_files = QueueFiles::new(
+        queue_dir.clone(),
+        config.queue_file_size(),
+        config.open_queue_files,
+    );
+    let dispatch = Dispatch {
+        queues: Queues::new(queue_files),
+        index,
+        checkpoint,
+        hooks,
+        levels: config.delay_levels.clone(),
+        index_enabled: config.message_index_enable,
+        log_dir: log_dir.clone(),
+        log_file_size: size,
+    };
+    let recovery = Recovery {
+        files: &files,
+        size,
+        start,
+        abnormal,
+        progress,
+    };
+    let found = recovery.run(&config, &dispatch, index_from)?;
+    let (segments, writer) = commit_log::settle(&files, size, found.end)?;
+    let log = CommitLog::new(
+        &log_dir,
+        size,
+        segments,
+        writer,
+        found.last_time,
+        config.clock.clone(),
+    )
+    .map_err(io_error("start allocating in", &log_dir))?;
+    let dispatched = found.dispatched.clamp(log.min(), log.max());
+    tracing::info!(
+        root = %config.root.display(),
+        abnormal,
+        min = log.min(),
+        max = log.max(),
+        queues = dispatch.queues.len(),
+        "the store is open"
+    );
+    let parts = Parts {
+        log,
+        dispatch,
+        delay,
+        disk,
+        lock,
+        dispatched,
+        last_time: found.last_time,
+        last_stop_clean: !abnormal,
+    };
+    Ok(Core::new(config, progress, parts))
+}
+
+struct Recovery<'a> {
+    files: &'a [LogFile],
+    size: u64,
+    start: u64,
+    abnormal: bool,
+    progress: &'a Progress,
+}
+
+struct Found {
+    end: u64,
+    last_time: i64,
+    /// Up to here queues and index have everything.
+    dispatched: i64,
+}
+
+impl Recovery<'_> {
+    fn run(
+        &self,
+        config: &StoreConfig,
+        dispatch: &Dispatch,
+        index_from: Option<i64>,
+    ) -> Result<Found, OpenError> {
+        let queue_dir = config.consume_queue_dir();
+        let queue_error = |e| io_error("repair", &queue_dir)(e);
+        let log_error = |e| io_error("read", &config.commit_log_dir())(e);
+        self.progress.set_stage(Stage::Recovering);
+        let Some(last) = self.files.last() else {
+            // Queues without a log say nothing.
+            for topic in fs::read_dir(&queue_dir)
+                .map_err(io_error("list", &queue_dir))?
+                .flatten()
+            {
+                if topic.path().is_dir() {
+                    tracing::warn!(path = %topic.path().display(), "there is no log: deleting the queues of a topic");
+                    fs::remove_dir_all(topic.path()).map_err(io_error("delete", &topic.path()))?;
+                }
+            }
+            return Ok(Found {
+                end: 0,
+                last_time: 0,
+                dispatched: 0,
+            });
+        };
+        self.progress.set_total(last.base + self.size - self.start);
+        let end_by = if self.abnormal {
+            EndBy::Reading {
+                below: self.start as i64,
+            }
+        } else {
+            EndBy::Halving
+        };
+        consume_queue::load(&dispatch.queues, &queue_dir, end_by)
+            .map_err(|e| load_error(e, config.queue_file_size()))?;
+        let mut tell = |at: u64| self.progress.set_done(at.saturating_sub(self.start));
+        let check = if config.check_crc_on_recover {
+            Check::Crc
+        } else {
+            Check::None
+        };
+        let (files, size, start) = (self.files, self.size, self.start);
+
+        let found = if self.abnormal {
+            let lacking = self
+                .distrust(dispatch, files[0].base as i64)
+                .map_err(queue_error)?;
+            for queue in &lacking {
+                dispatch.fill(queue, start as i64).map_err(queue_error)?;
+            }
+            if let Some(from) = index_from.filter(|_| dispatch.index_enabled) {
+                let from = (from.max(0) as u64).max(files[0].base);
+                let mut visit = |record: &Record<'_>, _: &[u8]| -> io::Result<Visit> {
+                    dispatch.index(record, &record.properties_text())?;
+                    Ok(Visit::Continue(()))
+                };
+                commit_log::scan(files, size, from, start, Check::None, &mut |_| {}, &mut visit)
+                    .map_err(log_error)?;
+            }
+            let mut visit = |record: &Record<'_>, bytes: &[u8]| -> io::Result<Visit> {
+                dispatch
+                    .record(record, bytes, Phase::Recovery)
+                    .map_err(|e| io::Error::other(e.source().to_string()))?;
+                Ok(Visit::Continue(()))
+            };
+            let scanned = commit_log::scan(files, size, start, u64::MAX, check, &mut tell, &mut visit)
+                .map_err(log_error)?;
+            dispatch.queues.write_out().map_err(queue_error)?;
+            Found {
+                end: scanned.end,
+                last_time: scanned.last_time,
+                dispatched: scanned.end as i64,
+            }
+        } else {
+            let mut visit = |_: &Record<'_>, _: &[u8]| -> io::Result<Visit> { Ok(Visit::Continue(())) };
+            let scanned = commit_log::scan(files, size, start, u64::MAX, check, &mut tell, &mut visit)
+                .map_err(log_error)?;
+            let end = scanned.end as i64;
+            for queue in dispatch.queues.all() {
+                if queue.max_physical() > end {
+                    queue
+                        .cut_at_physical(&dispatch.queues.files, end)
+                        .map_err(queue_error)?;
+                }
+            }
+            let lacking = self.distrust(dispatch, start as i64).map_err(queue_error)?;
+            for queue in &lacking {
+                dispatch.fill(queue, end).map_err(queue_error)?;
+            }
+            let dispatched = dispatch
+                .queues
+                .all()
+                .iter()
+                .map(|q| q.max_physical())
+                .max()
+                .unwrap_or(0);
+            Found {
+                end: scanned.end,
+                last_time: scanned.last_time,
+                dispatched,
+            }
+        };
+        self.progress.set_done(self.progress.total());
+        Ok(found)
+    }
+
+    /// Compares the last unit of each queue with the record that it points to, if that is at or above log offset `from`.
+    /// Where they disagree the queue is cut to the last unit that is right; such queues come back.
+    fn distrust(&self, dispatch: &Dispatch, from: i64) -> io::Result<Vec<Arc<Queue>>> {
+        let mut log = Handles {
+            files: self.files,
+            size: self.size,
+            open: HashMap::new(),
+        };
+        let files = &dispatch.queues.files;
+        let mut lacking = Vec::new();
+        for queue in dispatch.queues.all() {
+            let (first, max) = queue.file_range();
+            let mut end = max;
+            let mut step = 1;
+            while end > first {
+                let unit = queue.unit(files, end - 1)?;
+                let right = unit.is_some_and(|unit| {
+                    unit.is_pre_blank() || unit.physical < from || log.agrees(&queue, end - 1, unit)
+                });
+                if right {
+                    break;
+                }
+                end = (end - step).max(first);
+                step *= 2;
+            }
+            if end < max {
+                tracing::warn!(topic = %queue.topic(), queue = queue.id(), end, max, "a queue disagrees with the log: cutting it and filling it again");
+                queue.truncate(files, end)?;
+                lacking.push(queue);
+            }
+        }
+        Ok(lacking)
+    }
+}
+
+struct Handles<'a> {
+    files: &'a [LogFile],
+    size: u64,
+    open: HashMap<u64, File>,
+}
+
+impl Handles<'_> {
+    /// Whether the record that a unit points to is the queue's message of that offset.
+    fn agrees(&mut self, queue: &Queue, offset: i64, unit: Unit) -> bool {
+        let physical = unit.physical as u64;
+        let base = physical / self.size * self.size;
+        if unit.size as u64 > self.size - (physical - base) {
+            return false;
+        }
+        if !self.open.contains_key(&base) {
+            let file = self
+                .files
+                .iter()
+                .find(|f| f.base == base)
+                .and_then(|f| f.open().ok());
+            let Some(file) = file else { return false };
+            self.open.insert(base, file);
+        }
+        let Some(file) = self.open.get(&base) else {
+            return false;
+        };
+        let mut bytes = vec![0; unit.size as usize];
+        if file.read_exact_at(&mut bytes, physical - base).is_err() {
+            return false;
+        }
+        matches!(
+            parse(&bytes, Check::None),
+            Ok(Entry::Record(r)) if r.physical_offset == unit.physical
+                && r.total_size == unit.size
+                && r.queue_offset == offset
+                && r.queue_id == queue.id()
+                && r.topic == &**queue.topic()
+        )
+    }
+}
