@@ -201,7 +201,7 @@ pub fn superfluous(owner_uid: &str, plan: &Plan, live: &Live) -> Vec<(ObjectKind
 mod tests {
     use super::*;
 
-    fn wanted(spec: Value) -> Wanted {
+    fn wanted(spec: &Value) -> Wanted {
         let value = json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"name": "s", "ownerReferences": [{"uid": "u"}]},
@@ -216,13 +216,13 @@ mod tests {
 
     #[test]
     fn what_was_applied_is_left_alone_until_it_differs() {
-        let desired = with_digest(&wanted(json!({"a": 1, "b": 2})));
+        let desired = with_digest(&wanted(&json!({"a": 1, "b": 2})));
         assert_eq!(decide(None, &desired, "u"), Step::Apply);
         let mut live = desired.clone();
         live["status"] = json!({"x": 1});
         live["spec"]["filled"] = json!("by the server");
         assert_eq!(decide(Some(&live), &desired, "u"), Step::Leave);
-        let fewer = with_digest(&wanted(json!({"a": 1})));
+        let fewer = with_digest(&wanted(&json!({"a": 1})));
         assert_eq!(
             decide(Some(&live), &fewer, "u"),
             Step::Apply,
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn objects_of_others_are_not_touched() {
-        let desired = with_digest(&wanted(json!({})));
+        let desired = with_digest(&wanted(&json!({})));
         let mut live = desired.clone();
         live["metadata"]["ownerReferences"] = json!([{"uid": "somebody"}]);
         assert_eq!(decide(Some(&live), &desired, "u"), Step::Refuse);
@@ -257,7 +257,7 @@ mod tests {
             ((ObjectKind::StatefulSet, "old".to_owned()), mine),
         ]);
         let plan = Plan {
-            objects: vec![wanted(json!({}))],
+            objects: vec![wanted(&json!({}))],
             waiting: Vec::new(),
         };
         assert_eq!(

@@ -42,23 +42,39 @@ impl std::fmt::Debug for Directory {
 /// Addresses at which brokers have proved who they are, by the uid of their BrokerCluster and the pod's name.
 ///
 /// The controller of BrokerClusters keeps it; the one of Topics reads it, so that a thousand Topics do not ask a
-/// thousand times. A missing entry means "not met lately", never "does not exist".
+/// thousand times. A missing entry means "not met lately", never "does not exist"; and before a cluster has been looked
+/// at once since the start, nothing may be concluded at all.
 #[derive(Default)]
 pub struct Directory {
-    known: Mutex<HashMap<(String, String), IpAddr>>,
+    known: Mutex<HashMap<String, HashMap<String, IpAddr>>>,
 }
 
 impl Directory {
     /// Replaces what is known of a cluster.
     pub fn replace(&self, uid: &str, met: impl IntoIterator<Item = (String, IpAddr)>) {
-        let mut known = self.known.lock();
-        known.retain(|(owner, _), _| owner != uid);
-        known.extend(met.into_iter().map(|(pod, ip)| ((uid.to_owned(), pod), ip)));
+        self.known
+            .lock()
+            .insert(uid.to_owned(), met.into_iter().collect());
+    }
+
+    /// Notes that a cluster was looked at, without news about its brokers.
+    pub fn looked_at(&self, uid: &str) {
+        self.known.lock().entry(uid.to_owned()).or_default();
+    }
+
+    /// Forgets a cluster.
+    pub fn forget(&self, uid: &str) {
+        self.known.lock().remove(uid);
+    }
+
+    /// Whether a cluster was looked at since the start.
+    pub fn knows(&self, uid: &str) -> bool {
+        self.known.lock().contains_key(uid)
     }
 
     /// Where a broker was last met.
     pub fn find(&self, uid: &str, pod: &str) -> Option<IpAddr> {
-        self.known.lock().get(&(uid.to_owned(), pod.to_owned())).copied()
+        self.known.lock().get(uid)?.get(pod).copied()
     }
 }
 
@@ -99,5 +115,11 @@ mod tests {
         assert_eq!(directory.find("a", "x-0-0"), None);
         assert_eq!(directory.find("a", "x-1-0"), Some(ip(4)));
         assert_eq!(directory.find("b", "x-0-0"), Some(ip(3)));
+        directory.looked_at("a");
+        assert_eq!(directory.find("a", "x-1-0"), Some(ip(4)));
+        directory.forget("a");
+        assert!(!directory.knows("a") && directory.knows("b"));
+        directory.looked_at("c");
+        assert!(directory.knows("c"));
     }
 }

@@ -82,7 +82,7 @@ async fn reconcile(cluster: &BrokerCluster, cx: &Context) -> Result<Action, Erro
     let uid = cluster.uid().unwrap_or_default();
     if cluster.meta().deletion_timestamp.is_some() {
         // Everything made here carries an owner reference and goes with the resource.
-        cx.directory.replace(&uid, []);
+        cx.directory.forget(&uid);
         return Ok(Action::await_change());
     }
     let mut observed = dereference(cx, &namespace, &name).await?;
@@ -100,7 +100,10 @@ async fn reconcile(cluster: &BrokerCluster, cx: &Context) -> Result<Action, Erro
     };
     let reports = match &valid {
         Some(valid) => ask_brokers(cx, valid, &observed, &uid).await,
-        None => Reports::new(),
+        None => {
+            cx.directory.looked_at(&uid);
+            Reports::new()
+        }
     };
     let now = Time(jiff::Timestamp::now());
     let fresh = status(cluster, valid.as_ref(), &observed, &reports, &outcome, &now);

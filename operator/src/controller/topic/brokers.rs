@@ -120,9 +120,12 @@ pub(super) async fn delete(
 
 fn known(cx: &Context, cluster: &ClusterRef, group: &Group) -> Result<IpAddr, String> {
     let pod = names::broker(&cluster.name, group.index, 0);
-    cx.directory
-        .find(&cluster.uid, &pod)
-        .ok_or_else(|| format!("broker {pod} is not running"))
+    cx.directory.find(&cluster.uid, &pod).ok_or_else(|| {
+        format!(
+            "broker {pod} is not running, or was not reached by the last look at BrokerCluster {}",
+            cluster.name
+        )
+    })
 }
 
 async fn prove(cx: &Context, cluster: &ClusterRef, group: &Group, ip: IpAddr) -> Result<(), String> {

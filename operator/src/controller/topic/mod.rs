@@ -28,11 +28,13 @@ use serde_json::json;
 use status::{Outcome, status};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use validate::{claimants, cluster_ref, groups, validate};
 
 const KIND: &str = "Topic";
+/// Pause while the cluster has not been looked at since the start.
+const FIRST_LOOK: Duration = Duration::from_millis(500);
 
 /// What a pass over a Topic needs.
 struct Shared {
@@ -130,6 +132,8 @@ async fn reconcile(topic: &Topic, shared: &Shared) -> Result<Action, Error> {
     }
     let outcome = match validate(topic, cluster.as_deref(), &others) {
         Err(obstacle) => Outcome::Hindered(obstacle),
+        // Right after a start nothing is known of the brokers yet; that must not read as "they are gone".
+        Ok(want) if !cx.directory.knows(&want.cluster.uid) => return Ok(Action::requeue(FIRST_LOOK)),
         Ok(want) => Outcome::Looked(brokers::sync(cx, &want).await),
     };
     let fresh = write_status(cx, topic, &namespace, &outcome).await?;

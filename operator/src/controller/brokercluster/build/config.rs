@@ -8,6 +8,9 @@ use crate::digest;
 use crate::names;
 use std::collections::BTreeMap;
 
+/// Time for a clean stop; less than the grace time of the pod.
+const SHUTDOWN_MILLIS: u32 = 100_000;
+
 /// broker.conf of one broker.
 pub(super) fn broker(
     cluster: &ValidCluster,
@@ -38,6 +41,7 @@ pub(super) fn broker(
         ("storePathRootDir", names::STORE_PATH.to_owned()),
         ("storePathCommitLog", format!("{}/commitlog", names::STORE_PATH)),
         ("storeCapacityBytes", capacity.to_string()),
+        ("shutdownTimeoutMillis", SHUTDOWN_MILLIS.to_string()),
         ("httpPort", names::HTTP_PORT.to_string()),
         ("httpTokenFile", format!("{}/token", names::SECRET_PATH)),
     ] {
@@ -47,10 +51,13 @@ pub(super) fn broker(
 }
 
 /// namesrv.conf.
-pub(super) fn namesrv() -> String {
+pub(super) fn namesrv(cluster: &ValidCluster) -> String {
+    // Brokers find a new name server within ten seconds; until then it knows no routes and others answer better.
+    let warm_up = if cluster.name_servers > 1 { 12_000 } else { 0 };
     let keys = [
         ("listenPort", names::NAMESRV_PORT.to_string()),
         ("httpPort", names::HTTP_PORT.to_string()),
+        ("warmUpMillis", warm_up.to_string()),
         ("kvConfigPath", format!("{}/kvConfig.json", names::NAMESRV_PATH)),
         (
             "configStorePath",

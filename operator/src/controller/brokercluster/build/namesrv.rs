@@ -12,7 +12,7 @@ use serde_json::json;
 pub(super) fn objects(cluster: &ValidCluster) -> Vec<Wanted> {
     let name = names::namesrv(&cluster.name);
     let component = Component::NameServer;
-    let text = config::namesrv();
+    let text = config::namesrv(cluster);
     let (affinity, spread) = placement(cluster, component);
     let pod = json!({
         "metadata": {

@@ -128,6 +128,7 @@ httpTokenFile=/etc/ferromq-secret/token
 listenPort=10911
 mappedFileSizeCommitLog=67108864
 namesrvAddr=demo-namesrv-headless.mq.svc:9876
+shutdownTimeoutMillis=100000
 storeCapacityBytes=2147483648
 storePathCommitLog=/var/lib/ferromq/store/commitlog
 storePathRootDir=/var/lib/ferromq/store
