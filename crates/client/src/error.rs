@@ -106,7 +106,7 @@ pub enum ClientError {
         reason: String,
     },
     /// Every attempt of a send failed.
-    #[error("send to topic {topic:?} failed after {} attempt(s): {}", attempts.len(), Attempts(attempts))]
+    #[error("send to topic {topic:?} failed after {} attempt(s), the last at {}", attempts.len(), Attempts(attempts))]
     SendFailed {
         /// The topic.
         topic: String,
@@ -148,16 +148,30 @@ pub struct Attempt {
 struct Attempts<'a>(&'a [Attempt]);
 
 impl fmt::Display for Attempts<'_> {
+    /// The last attempt in full; of those before it, what differs, without hints.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, attempt) in self.0.iter().enumerate() {
-            let gap = if i == 0 { "" } else { "; " };
-            write!(
-                f,
-                "{gap}{} after {} ms: {}",
-                attempt.broker,
-                attempt.took.as_millis(),
-                attempt.error
-            )?;
+        let Some((last, before)) = self.0.split_last() else {
+            return Ok(());
+        };
+        write!(
+            f,
+            "{} after {} ms: {}",
+            last.broker,
+            last.took.as_millis(),
+            last.error
+        )?;
+        let told = last.error.to_string();
+        for attempt in before {
+            let text = attempt.error.to_string();
+            if text != told {
+                let first_line = text.lines().next().unwrap_or_default();
+                let millis = attempt.took.as_millis();
+                write!(
+                    f,
+                    "\n  before that, {} after {millis} ms: {first_line}",
+                    attempt.broker
+                )?;
+            }
         }
         Ok(())
     }
@@ -325,7 +339,7 @@ mod tests {
         assert_eq!(error.code(), None);
         let text = error.to_string();
         assert!(
-            text.contains("2 attempt(s)") && text.contains("broker-a after 7 ms"),
+            text.contains("2 attempt(s), the last at broker-a after 7 ms: cannot connect to a:1"),
             "{text}"
         );
     }

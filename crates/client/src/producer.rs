@@ -282,16 +282,17 @@ impl Producer {
                 took: started.elapsed(),
                 error: Box::new(error),
             });
-            let wait = if busy {
-                let wait = pause;
-                pause = (pause * 2).min(BUSY_PAUSE.1);
-                wait
-            } else if elsewhere && retries > 0 {
+            if !busy {
+                if !elsewhere || retries == 0 {
+                    return Err(failed(parcel, attempts));
+                }
                 retries -= 1;
-                Duration::ZERO
-            } else {
-                return Err(failed(parcel, attempts));
-            };
+            }
+            // Another broker may be asked at once, the same one only after a pause.
+            let wait = if others && !busy { Duration::ZERO } else { pause };
+            if !wait.is_zero() {
+                pause = (pause * 2).min(BUSY_PAUSE.1);
+            }
             if Instant::now() + wait >= deadline {
                 return Err(failed(parcel, attempts));
             }

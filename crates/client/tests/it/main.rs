@@ -1,5 +1,7 @@
 //! The client against name servers and brokers that the tests script.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod admin;
 mod fake;
 mod names;
@@ -9,7 +11,7 @@ mod send;
 use std::time::Duration;
 
 /// How long a condition may take before a test gives up: a bound for hangs, not a measure of speed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Waits until `check` holds.
 pub(crate) async fn wait_for(what: &str, mut check: impl FnMut() -> bool) {
@@ -23,8 +25,7 @@ pub(crate) async fn wait_for(what: &str, mut check: impl FnMut() -> bool) {
 
 /// Fails instead of hanging.
 pub(crate) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, work).await {
-        Ok(value) => value,
-        Err(_) => panic!("did not end: {what}"),
-    }
+    let done = tokio::time::timeout(PATIENCE, work).await;
+    assert!(done.is_ok(), "did not end: {what}");
+    done.unwrap()
 }

@@ -19,7 +19,7 @@ async fn a_silent_name_server_costs_little() {
     let silent = FakeNames::start();
     silent.fall_silent();
     // Were the first waited for alone, this would take ten minutes.
-    let config = both(&silent, &cluster.names).with_call_timeout(Duration::from_secs(600));
+    let config = both(&silent, &cluster.names).with_call_timeout(Duration::from_mins(10));
     let admin = Admin::new(&config).unwrap();
     let route = within("ask for the route", admin.route("T")).await.unwrap();
     assert_eq!(route.queue_datas.len(), 1);

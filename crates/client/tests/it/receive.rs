@@ -62,8 +62,8 @@ async fn pulls_find_wait_and_correct() {
     let pulled = consumer.pull(&queue, 99, &now).await.unwrap();
     assert_eq!((pulled.status, pulled.next_offset), (PullStatus::OffsetMoved, 5));
     // A held pull ends with the message that comes.
-    let hold = PullRequest::new(9).with_hold(Duration::from_secs(50));
-    let held = consumer.pull(&queue, 5, &hold);
+    let long = PullRequest::new(9).with_hold(Duration::from_secs(50));
+    let held = consumer.pull(&queue, 5, &long);
     let (held, ()) = within("the held pull", async { tokio::join!(held, send(&client, 5..6)) }).await;
     assert_eq!(held.unwrap().messages.len(), 1);
     client.shutdown().await;
