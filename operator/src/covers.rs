@@ -20,6 +20,11 @@ fn within(live: Option<&Value>, desired: &Value, quantity: bool, key: &str) -> b
             let Some(live) = live.and_then(Value::as_object) else {
                 return map.values().all(is_nothing) && key != "emptyDir";
             };
+            // One label more in a selector, or one file more in a ConfigMap, changes what the object means.
+            if matches!(key, "selector" | "matchLabels" | "data") && live.keys().any(|k| !map.contains_key(k))
+            {
+                return false;
+            }
             let quantity = matches!(key, "requests" | "limits" | "capacity");
             map.iter().all(|(k, v)| within(live.get(k), v, quantity, k))
         }
@@ -113,6 +118,19 @@ mod tests {
             &desired
         ));
         assert!(!covers(&json!({"ports": [{"port": 1}, {"port": 2}]}), &desired));
+    }
+
+    #[test]
+    fn a_selector_holds_nothing_else() {
+        let desired = json!({"spec": {"selector": {"a": "1"}}});
+        assert!(covers(
+            &json!({"spec": {"selector": {"a": "1"}, "x": 1}}),
+            &desired
+        ));
+        assert!(!covers(
+            &json!({"spec": {"selector": {"a": "1", "b": "2"}}}),
+            &desired
+        ));
     }
 
     #[test]

@@ -118,14 +118,20 @@ async fn reconcile(cluster: &BrokerCluster, cx: &Context) -> Result<Action, Erro
             "metadata": {"name": name},
             "status": fresh,
         });
-        cx.api::<BrokerCluster>(&namespace)
+        let written = cx
+            .api::<BrokerCluster>(&namespace)
             .patch_status(
                 &name,
                 &PatchParams::apply(names::MANAGER).force(),
                 &Patch::Apply(&patch),
             )
-            .await
-            .map_err(Error::api(format!("write the status of {name}")))?;
+            .await;
+        match written {
+            Ok(_) => {}
+            // Deleted since.
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Action::await_change()),
+            Err(e) => return Err(Error::api(format!("write the status of {name}"))(e)),
+        }
         cx.metrics.wrote("BrokerClusterStatus");
     }
     Ok(Action::requeue(
@@ -211,10 +217,11 @@ async fn grow_claims(
     for group in &valid.groups {
         for ordinal in 0..valid.replicas {
             let name = names::claim(&valid.name, group.index, ordinal);
-            let Some(bytes) = observed.claims.get(&name).and_then(claimed) else {
+            let Some(claim) = observed.claims.get(&name) else {
                 continue;
             };
-            if bytes >= valid.storage.bytes {
+            // One that has no volume yet cannot be changed; it is looked at again.
+            if !is_bound(claim) || claimed(claim).is_none_or(|bytes| bytes >= valid.storage.bytes) {
                 continue;
             }
             let patch = json!({"spec": {"resources": {"requests": {"storage": valid.storage.text}}}});
@@ -234,9 +241,11 @@ async fn grow_claims(
                     observed.claims.insert(name, grown);
                 }
                 Err(kube::Error::Api(status)) if matches!(status.code, 403 | 422) => {
+                    // The API server adds a dump of the whole claim on further lines.
+                    let why = status.message.lines().next().unwrap_or_default();
                     notes.push(format!(
-                        "volume {name} cannot grow to {}: {}",
-                        valid.storage.text, status.message
+                        "volume {name} cannot grow to {}: {why}",
+                        valid.storage.text
                     ));
                 }
                 Err(e) => return Err(Error::api(format!("grow volume {name}"))(e)),
@@ -288,6 +297,10 @@ async fn ask_brokers(cx: &Context, valid: &ValidCluster, observed: &Observed, ui
         .into_iter()
         .map(|(pod, answer)| (pod, answer.map(|(_, report)| report)))
         .collect()
+}
+
+fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Bound")
 }
 
 fn pod_ip(pod: &Pod) -> Option<IpAddr> {
