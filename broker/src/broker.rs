@@ -17,7 +17,7 @@ use ferromq_protocol::body::{ConsumerOffsetTable, SubscriptionGroupTable, TopicC
 use ferromq_remoting::{Client, ClientConfig, Conn, ConnEvents, Dispatch, Limits, Server, ServerConfig};
 use ferromq_store::{Hooks, Progress, Store};
 use parking_lot::RwLock;
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -33,7 +33,7 @@ use crate::persist::TableFile;
 use crate::register::Registrar;
 use crate::stats::SAMPLE_EVERY_MS;
 use crate::topic_table::{PERM_RW, TopicTable};
-use crate::{notice, processor};
+use crate::{notice, processor, transaction};
 
 /// A client that sent no heartbeat for this long is dropped.
 const CLIENT_LIFE_MS: i64 = 120_000;
@@ -274,6 +274,9 @@ async fn serve(
         .spawn(notice::run(core.clone(), tasks.house_stop.clone()));
     tasks
         .house
+        .spawn(transaction::check::run(core.clone(), tasks.house_stop.clone()));
+    tasks
+        .house
         .spawn(housekeeping(core.clone(), tasks.house_stop.clone()));
     pages.serve(core.clone());
     tasks
@@ -389,6 +392,7 @@ async fn housekeeping(core: Arc<Core>, stop: CancellationToken) {
     let mut offsets = interval(Duration::from_millis(
         core.settings().flush_consumer_offset_interval,
     ));
+    offsets.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut look_over = interval(LOOK_OVER);
     loop {
         let all = tokio::select! {
@@ -416,6 +420,7 @@ async fn housekeeping(core: Arc<Core>, stop: CancellationToken) {
                 saving.save_topics()?;
                 saving.save_groups()?;
             }
+            transaction::save_progress(&saving);
             saving.save_offsets()
         });
         match saved.await {
@@ -492,6 +497,7 @@ impl Running {
         let (saving, closing) = (core.clone(), core.store.clone());
         let closing = blocking(&tasks.house, move || {
             let mut clean = true;
+            transaction::save_progress(&saving);
             for saved in [saving.save_topics(), saving.save_groups(), saving.save_offsets()] {
                 if let Err(error) = saved {
                     tracing::error!(%error, "a table could not be saved at the stop");

@@ -69,6 +69,12 @@ settings! {
         flush_consumer_offset_interval: u64 = 5_000, "flushConsumerOffsetInterval", range: 10..=3_600_000, unit: "ms";
         /// Whether transactional sends are refused.
         reject_transaction_message: bool = false, "rejectTransactionMessage", live: true, important: true;
+        /// Age below which a transaction's producer is not asked about it.
+        transaction_time_out: u64 = 6_000, "transactionTimeOut", range: 0..=86_400_000, unit: "ms", live: true, important: true;
+        /// How often a producer is asked about a transaction.
+        transaction_check_max: u32 = 15, "transactionCheckMax", range: 0..=1_000_000, live: true, important: true;
+        /// Pause between two passes over open transactions.
+        transaction_check_interval: u64 = 60_000, "transactionCheckInterval", range: 10..=86_400_000, unit: "ms", important: true;
         /// Whether pulls may wait for messages as long as they ask; else shortPollingTimeMills.
         long_polling_enable: bool = true, "longPollingEnable", live: true;
         /// How long a pull waits without long polling.
@@ -197,7 +203,6 @@ settings! {
         "waitTimeMillsInHeartbeatQueue" = "31000", "waitTimeMillsInTransactionQueue" = "3000",
         "enableCalcFilterBitMap" = "false", "expectConsumerNumUseFilter" = "32",
         "maxErrorRateOfBloomFilter" = "20", "filterDataCleanTimeSpan" = "86400000", "filterSupportRetry" = "false",
-        "transactionTimeOut" = "6000", "transactionCheckMax" = "15", "transactionCheckInterval" = "60000",
         "storeReplyMessageEnable" = "true", "enableDetailStat" = "true", "autoDeleteUnusedStats" = "false",
         "isolateLogEnable" = "false", "offsetCheckInSlave" = "false", "duplicationEnable" = "false",
         "serverWorkerThreads" = "8", "serverCallbackExecutorThreads" = "0", "serverSelectorThreads" = "3",

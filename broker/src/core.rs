@@ -26,6 +26,7 @@ use crate::rebalance_lock::RebalanceLocks;
 use crate::register::Registrar;
 use crate::stats::Stats;
 use crate::topic_table::{SystemTopics, TopicTable};
+use crate::transaction::ledger::Ledger;
 
 /// Who this broker is to others. Fixed from the start.
 #[derive(Debug, Clone)]
@@ -62,6 +63,8 @@ pub(crate) struct Core {
     pub(crate) offsets: OffsetTable,
     pub(crate) clients: ClientTable<Conn>,
     pub(crate) locks: RebalanceLocks,
+    /// Which half messages are decided.
+    pub(crate) transactions: Mutex<Ledger>,
     pub(crate) held: Arc<LongPoll>,
     pub(crate) notices: Notices,
     pub(crate) gate: Arc<WriteGate>,
@@ -125,6 +128,7 @@ impl Core {
             offsets: parts.offsets,
             clients: ClientTable::default(),
             locks: RebalanceLocks::default(),
+            transactions: Mutex::default(),
             held: parts.held,
             notices: Notices::default(),
             gate: parts.gate,

@@ -25,6 +25,7 @@ mod runtime_info;
 mod selector;
 mod stats;
 mod topic_table;
+mod transaction;
 
 pub use broker::{Broker, Running};
 pub use config::BrokerSettings;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use ferromq_broker::{Broker, BrokerSettings};
-use ferromq_daemon::logging::{self, Format};
+use ferromq_daemon::logging::{self, Format, Handle};
 use ferromq_daemon::{Action, Flag, Options, Program, shutdown};
 use ferromq_namesrv::{NameServer, NamesrvSettings};
 use tokio_util::sync::CancellationToken;
@@ -42,7 +42,7 @@ fn run() -> anyhow::Result<bool> {
             return Ok(true);
         }
     };
-    let (mut settings, notes) = BrokerSettings::load(&options, std::env::var("NAMESRV_ADDR").ok())?;
+    let (settings, notes) = BrokerSettings::load(&options, std::env::var("NAMESRV_ADDR").ok())?;
     if options.print_all {
         print(&settings.to_properties().to_plain_text())?;
         return Ok(true);
@@ -59,41 +59,59 @@ fn run() -> anyhow::Result<bool> {
         .thread_name("broker-io")
         .build()
         .context("start the runtime")?;
-    runtime.block_on(async move {
-        let (stop, ended, tasks) = (
-            CancellationToken::new(),
-            CancellationToken::new(),
-            TaskTracker::new(),
-        );
-        shutdown::on_signals(&tasks, stop.clone(), ended.clone()).context("listen for signals")?;
-        let name_server = if options.flag("with-namesrv") {
-            let server = start_name_server(&options, &settings)
-                .await
-                .context("start the name server")?;
-            let own = format!("127.0.0.1:{}", server.local_addr().port());
-            if settings.namesrv_addr.is_empty() {
-                settings.namesrv_addr = own;
-            }
-            print("The Name Server boot success. serializeType=JSON")?;
-            Some(server)
-        } else {
-            None
-        };
-        let running = Broker::start_logged(settings, Some(log)).await?;
-        print(&running.start_line())?;
-        let failed = tokio::select! {
-            () = stop.cancelled() => false,
-            () = running.failed() => true,
-        };
-        let clean = running.shutdown().await && !failed;
-        if let Some(server) = name_server {
-            server.shutdown().await;
+    let clean = runtime.block_on(serve(&options, settings, log));
+    // A start that was given up may still be reading the log; nothing has to wait for that.
+    runtime.shutdown_background();
+    clean
+}
+
+/// Runs until a signal, or until a part that the broker needs has ended. Returns whether the stop was clean.
+async fn serve(options: &Options, mut settings: BrokerSettings, log: Handle) -> anyhow::Result<bool> {
+    let (stop, ended, tasks) = (
+        CancellationToken::new(),
+        CancellationToken::new(),
+        TaskTracker::new(),
+    );
+    shutdown::on_signals(&tasks, stop.clone(), ended.clone()).context("listen for signals")?;
+    let name_server = if options.flag("with-namesrv") {
+        let server = start_name_server(options, &settings)
+            .await
+            .context("start the name server")?;
+        if settings.namesrv_addr.is_empty() {
+            settings.namesrv_addr = format!("127.0.0.1:{}", server.local_addr().port());
         }
-        ended.cancel();
-        tasks.close();
-        tasks.wait().await;
-        Ok(clean)
-    })
+        announce("The Name Server boot success. serializeType=JSON");
+        Some(server)
+    } else {
+        None
+    };
+    let running = tokio::select! {
+        running = Broker::start_logged(settings, Some(log)) => running?,
+        () = stop.cancelled() => {
+            tracing::warn!("told to stop while starting; what was recovered so far is recovered again at the next start");
+            return Ok(false);
+        }
+    };
+    announce(&running.start_line());
+    let failed = tokio::select! {
+        () = stop.cancelled() => false,
+        () = running.failed() => true,
+    };
+    let clean = running.shutdown().await && !failed;
+    if let Some(server) = name_server {
+        server.shutdown().await;
+    }
+    ended.cancel();
+    tasks.close();
+    tasks.wait().await;
+    Ok(clean)
+}
+
+/// Prints a line that scripts wait for. Nobody may be reading: that is no reason to stop.
+fn announce(line: &str) {
+    if let Err(error) = print(line) {
+        tracing::warn!(%error, line, "nobody reads standard output");
+    }
 }
 
 /// A name server for this process, which keeps its few files in the broker's store.

@@ -23,6 +23,9 @@ mod query;
 mod send;
 mod send_back;
 mod stats;
+mod transaction;
+
+pub(crate) use send::{push, put_refusal};
 
 /// An answer that says no.
 #[derive(Debug)]
@@ -123,6 +126,12 @@ pub(crate) fn dispatch(core: &Arc<Core>) -> Arc<Dispatch> {
         queue: 10_000,
         max_wait: patience,
     });
+    let transactions = table.lane(Lane {
+        name: "transaction",
+        workers: 4,
+        queue: 100_000,
+        max_wait: patience,
+    });
     let query = table.lane(Lane {
         name: "query",
         workers: 4,
@@ -158,6 +167,11 @@ pub(crate) fn dispatch(core: &Arc<Core>) -> Arc<Dispatch> {
     for (code, handler) in of_clients {
         table.on(code, Run::On(clients), simple(core, handler));
     }
+    table.on(
+        code::END_TRANSACTION,
+        Run::On(transactions),
+        simple(core, transaction::end),
+    );
     let queries: [(i32, Simple); 6] = [
         (code::QUERY_MESSAGE, query::by_key),
         (code::VIEW_MESSAGE_BY_ID, query::by_id),

@@ -9,6 +9,8 @@ use ferromq_protocol::header::{
 };
 use ferromq_remoting::{Outcome, RequestContext};
 
+use super::send::check_topic_name;
+use super::send_back::check_group_name;
 use super::{Refusal, ok};
 use crate::core::Core;
 
@@ -50,10 +52,13 @@ pub(crate) fn update(core: &Arc<Core>, cx: &RequestContext, request: &Command) -
         );
         return Ok(ok(request));
     }
-    if header.topic.contains('@') || header.consumer_group.contains('@') || header.queue_id < 0 {
-        return Err(Refusal::system(
-            "the topic, the group or the queue of the offset has an impossible name",
-        ));
+    check_topic_name(header.topic)?;
+    check_group_name(header.consumer_group)?;
+    if header.queue_id < 0 {
+        return Err(Refusal::system(format!(
+            "queueId is {}; queues are numbered from 0",
+            header.queue_id
+        )));
     }
     core.offsets.set(
         header.consumer_group,

@@ -20,6 +20,7 @@ use crate::clock::now_ms;
 use crate::config::BrokerSettings;
 use crate::core::Core;
 use crate::topic_table::{PERM_RW, Wish};
+use crate::transaction;
 
 /// A client from this version on says how often a message may be retried (3.4.9).
 const KNOWS_MAX_RECONSUME: i32 = 121;
@@ -171,23 +172,35 @@ fn accept(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<St
     if topic.is_multi_tag() {
         sys_flag |= sysflag::MULTI_TAGS;
     }
-    let stored = stored_properties(header.properties, &core.identity.cluster);
-    if !header.batch && stored.transactional && !(header.reconsume_times > 0 && stored.delay > 0) {
-        let why = if settings.reject_transaction_message {
-            format!(
-                "the broker[{}] sending transaction message is forbidden",
-                core.identity.advertised
-            )
-        } else {
-            "this broker does not take transactional messages yet; send it without a transaction".to_owned()
-        };
-        return Err(Refusal::new(response::NO_PERMISSION, why));
+    let mut stored = stored_properties(header.properties, &core.identity.cluster);
+    let half = !header.batch && stored.transactional && !(header.reconsume_times > 0 && stored.delay > 0);
+    if half {
+        if settings.reject_transaction_message {
+            return Err(Refusal::new(
+                response::NO_PERMISSION,
+                format!(
+                    "the broker[{}] sending transaction message is forbidden",
+                    core.identity.advertised
+                ),
+            ));
+        }
+        if !core.topics.contains(names::topics::TRANS_HALF) {
+            return Ok(Step::Blocking);
+        }
+        sys_flag = sysflag::with_transaction(sys_flag, 0);
+        stored.text = transaction::half_properties(&stored.text, topic_name, queue_id);
     }
+    // The answer names the queue that was asked for; a half message waits in one of its own.
+    let (put_topic, put_queue) = if half {
+        (names::topics::TRANS_HALF, transaction::QUEUE)
+    } else {
+        (topic_name, queue_id)
+    };
     let born_host = cx.conn.peer();
     let put = if header.batch {
         core.store.put_batch(PutBatch {
-            topic: topic_name,
-            queue_id,
+            topic: put_topic,
+            queue_id: put_queue,
             sys_flag,
             born_timestamp: header.born_timestamp,
             born_host,
@@ -198,8 +211,8 @@ fn accept(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<St
         })
     } else {
         core.store.put(PutMessage {
-            topic: topic_name,
-            queue_id,
+            topic: put_topic,
+            queue_id: put_queue,
             flag: header.flag,
             sys_flag,
             born_timestamp: header.born_timestamp,
@@ -386,6 +399,9 @@ fn make_topics(core: &Arc<Core>, request: &Command) -> Result<(), Refusal> {
     if let Some(group) = names::group_of_retry_topic(header.topic) {
         core.topics
             .get_or_create(&names::dlq_topic(group), 1, PERM_RW, 0, now);
+    }
+    if properties::get(header.properties, prop::TRAN_MSG).is_some() {
+        transaction::make_topics(core)?;
     }
     core.save_topics()?;
     core.registrar.changed();

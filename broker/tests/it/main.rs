@@ -12,3 +12,4 @@ mod register;
 mod restart;
 mod send;
 mod support;
+mod transactions;

@@ -187,3 +187,37 @@ async fn the_vip_port_takes_sends_and_serves_pulls() {
     .await;
     rig.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_sends_and_loses_nothing() {
+    let rig = Rig::start_with(|s| {
+        s.store_capacity_bytes = 6 << 20;
+        s.clean_file_forcibly_enable = false;
+    })
+    .await;
+    let body = "x".repeat(60_000);
+    let mut acknowledged = 0;
+    let until = std::time::Instant::now() + crate::support::LONG;
+    let refused = loop {
+        let answer = rig.peer.call(send_command("T", 0, &body, "")).await;
+        if answer.code != 0 {
+            break answer;
+        }
+        acknowledged += 1;
+        assert!(
+            std::time::Instant::now() < until,
+            "{acknowledged} sends and the disk is not full"
+        );
+        if acknowledged > 100 {
+            // Enough is stored; the store looks at the disk now and then only.
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    assert_eq!(refused.code, 14);
+    let remark = refused.remark.unwrap();
+    assert!(
+        remark.contains("commitlog") && remark.contains("CL: 1") || remark.contains("CL: 0.9"),
+        "{remark}"
+    );
+    assert_eq!(rig.peer.drain("T", 0, 0, acknowledged).await.len(), acknowledged);
+}

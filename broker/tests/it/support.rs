@@ -146,11 +146,18 @@ pub(crate) fn send_command(topic: &str, queue_id: i32, body: &str, properties: &
             default_topic: "TBW102",
             default_topic_queue_nums: 4,
             queue_id,
-            born_timestamp: 1_700_000_000_000,
+            born_timestamp: now_ms(),
             properties,
             ..SendMessage::default()
         })
         .with_body(Bytes::copy_from_slice(body.as_bytes()))
+}
+
+fn now_ms() -> i64 {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    now.as_millis() as i64
 }
 
 /// A pull with its subscription; it waits when `wait` (ms) is above 0.
