@@ -183,6 +183,9 @@ pub(crate) enum Group {
     List {
         #[command(flatten)]
         target: Target,
+        /// Also the system's own groups
+        #[arg(short = 'a', long)]
+        all: bool,
     },
     /// Create a consumer group on the brokers chosen, or change it
     Create {

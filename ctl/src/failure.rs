@@ -28,7 +28,9 @@ pub(crate) fn code(error: &anyhow::Error) -> u8 {
         }
         if let Some(error) = cause.downcast_ref::<ClientError>() {
             return match error {
-                ClientError::NoNameServers | ClientError::BadAddress { .. } => 2,
+                ClientError::NoNameServers
+                | ClientError::BadAddress { .. }
+                | ClientError::InvalidArgument { .. } => 2,
                 error if error.is_not_found() => 3,
                 error if error.is_unreachable() => 4,
                 _ => 1,

@@ -105,6 +105,12 @@ pub enum ClientError {
         /// What is wrong with it.
         reason: String,
     },
+    /// An argument is not of the form it must have. Nothing was sent.
+    #[error("{reason}")]
+    InvalidArgument {
+        /// What is wrong with which argument.
+        reason: String,
+    },
     /// Every attempt of a send failed.
     #[error("send to topic {topic:?} failed after {} attempt(s), the last at {}", attempts.len(), Attempts(attempts))]
     SendFailed {

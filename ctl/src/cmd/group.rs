@@ -14,7 +14,7 @@ use crate::output::{self, Table, time};
 
 pub(crate) async fn run(cx: &Context, command: Group) -> anyhow::Result<()> {
     match command {
-        Group::List { target } => list(cx, &target).await,
+        Group::List { target, all } => list(cx, &target, all).await,
         Group::Create {
             group,
             target,
@@ -50,12 +50,13 @@ struct GroupRow {
     retry_max: i32,
 }
 
-async fn list(cx: &Context, target: &Target) -> anyhow::Result<()> {
+async fn list(cx: &Context, target: &Target, all: bool) -> anyhow::Result<()> {
     let mut rows: BTreeMap<String, GroupRow> = BTreeMap::new();
     for broker in cx.masters(target).await? {
         let table = cx.admin.groups(&broker.address).await;
         let table = table.with_context(|| format!("read the groups of {}", broker.name))?;
-        for (group, config) in table.subscription_group_table {
+        let table = table.subscription_group_table.into_iter();
+        for (group, config) in table.filter(|(group, _)| all || !names::is_system_group(group)) {
             let row = rows.entry(group.clone()).or_insert_with(|| GroupRow {
                 group,
                 brokers: Vec::new(),

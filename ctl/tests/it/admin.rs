@@ -154,13 +154,13 @@ fn a_group_lives_from_creation_to_deletion() {
         .run(&["group", "create", "readers", "--retry-max", "5"])
         .fine();
     let groups = cluster.json(&["group", "list"]);
-    let readers = groups
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|row| row["group"] == "readers")
-        .unwrap();
-    assert_eq!(readers["retry_max"], 5);
+    assert_eq!(
+        (groups.as_array().unwrap().len(), &groups[0]["group"]),
+        (1, &"readers".into())
+    );
+    assert_eq!(groups[0]["retry_max"], 5);
+    let all = cluster.run(&["group", "list", "--all"]).fine().out;
+    assert!(all.contains("TOOLS_CONSUMER"), "{all}");
     let none = cluster.run(&["group", "progress", "readers"]);
     assert_eq!(none.code, 3, "{none:?}");
     cluster.run(&["group", "delete", "readers", "--yes"]).fine();

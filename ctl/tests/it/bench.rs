@@ -1,6 +1,6 @@
 //! The proving bench: nothing missing, and it says so when something is.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ferroctl, wait_for};
 
 #[test]
 fn all_that_is_sent_is_received() {
@@ -150,4 +150,33 @@ fn a_topic_that_is_not_there_fails_at_once() {
     let ran = cluster.run(&["bench", "receive", "--topic", "nothing", "--run", "r"]);
     assert_eq!(ran.code, 3, "{ran:?}");
     assert!(ran.err.contains("nothing"), "{ran:?}");
+}
+
+#[test]
+fn a_restart_of_the_broker_loses_nothing() {
+    let mut cluster = Cluster::start();
+    cluster.run(&["topic", "create", "load"]).fine();
+    let namesrv = cluster.namesrv.clone();
+    let sender = std::thread::spawn(move || {
+        let args = [
+            "bench", "send", "--topic", "load", "--count", "3000", "--rate", "1000", "--run", "r",
+        ];
+        ferroctl(&namesrv, &args)
+    });
+    wait_for("the first messages", || {
+        let stats = cluster.json(&["topic", "stats", "load"]);
+        stats.as_array().unwrap().iter().any(|row| row["max_offset"] != 0)
+    });
+    cluster.restart_broker();
+    let report = sender.join().unwrap().fine().json();
+    assert_eq!(
+        (&report["sent"], &report["failed"]),
+        (&3000.into(), &0.into()),
+        "{report}"
+    );
+    let receive = [
+        "bench", "receive", "--topic", "load", "--count", "3000", "--run", "r",
+    ];
+    let report = cluster.run(&receive).fine().json();
+    assert_eq!(report["missing"], 0, "{report}");
 }

@@ -54,6 +54,7 @@ pub(crate) struct Cluster {
     broker: Option<ferromq_broker::Running>,
     pub(crate) namesrv: String,
     pub(crate) broker_address: String,
+    settings: BrokerSettings,
     pub(crate) dir: TempDir,
 }
 
@@ -88,6 +89,7 @@ impl Cluster {
             broker: Some(broker),
             namesrv,
             broker_address,
+            settings,
             dir,
         };
         wait_for("the broker to be registered", || {
@@ -97,6 +99,18 @@ impl Cluster {
                 .contains("broker-a")
         });
         cluster
+    }
+
+    /// Stops the broker and starts it again on the same ports and store.
+    pub(crate) fn restart_broker(&mut self) {
+        if let Some(broker) = self.broker.take() {
+            assert!(
+                self.runtime.block_on(broker.shutdown()),
+                "the broker stops cleanly"
+            );
+        }
+        let started = self.runtime.block_on(Broker::start(self.settings.clone()));
+        self.broker = Some(started.unwrap());
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Ran {

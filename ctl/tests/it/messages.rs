@@ -1,6 +1,6 @@
 //! Single messages.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, wait_for};
 
 #[test]
 fn a_message_is_sent_and_found_again() {
@@ -72,4 +72,25 @@ fn what_is_not_there_is_said_to_be_missing() {
     let refused = cluster.run(&["message", "send", "orders", ""]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.err.contains("empty"), "{refused:?}");
+}
+
+#[test]
+fn messages_are_found_by_key_and_unique_id() {
+    let cluster = Cluster::start();
+    cluster.run(&["topic", "create", "orders"]).fine();
+    let sent = cluster.json(&["message", "send", "orders", "hello", "-k", "k1"]);
+    // The index is written behind the log.
+    let by_key = ["-o", "json", "message", "by-key", "orders", "k1"];
+    wait_for("the key to be indexed", || cluster.run(&by_key).code == 0);
+    let found = cluster.run(&by_key).fine().json();
+    assert_eq!(found[0]["offset_id"], sent["offset_id"], "{found}");
+    let id = sent["message_id"].as_str().unwrap();
+    let found = cluster.json(&["message", "by-key", "orders", id, "--unique"]);
+    assert_eq!(found[0]["body"], "hello", "{found}");
+    let none = cluster.run(&["message", "by-key", "orders", "k2"]);
+    assert_eq!(none.code, 3, "{none:?}");
+    // A unique id is no offset id, and the program says where to go with it.
+    let wrong = cluster.run(&["message", "get", id]);
+    assert_eq!(wrong.code, 2, "{wrong:?}");
+    assert!(wrong.err.contains("by key"), "{wrong:?}");
 }

@@ -19,7 +19,7 @@ fn exit_codes_tell_usage_and_reach_apart() {
             4,
             "cannot connect",
         ),
-        (&address, &["message", "get", "xyz"], 1, "hexadecimal"),
+        (&address, &["message", "get", "xyz"], 2, "hexadecimal"),
     ];
     for (namesrv, args, code, words) in cases {
         let ran = ferroctl(namesrv, args);

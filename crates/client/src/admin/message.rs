@@ -61,12 +61,14 @@ impl Admin {
     /// The message with an offset id, which holds the address of the broker that stored it.
     ///
     /// # Errors
-    /// [`ClientError::InvalidMessage`] if the text is no offset id, code 1 if the message is not there.
+    /// [`ClientError::InvalidArgument`] if the text is no offset id, code 1 if the message is not there.
     pub async fn message_by_id(&self, offset_id: &str) -> Result<ReceivedMessage> {
         let Some((host, physical)) = message_id::parse_offset_id(offset_id) else {
-            return Err(ClientError::InvalidMessage {
-                reason: format!("{offset_id:?} is no offset id; it must be 32 or 56 hexadecimal digits"),
-            });
+            let reason = format!(
+                "{offset_id:?} is no offset id, which has 32 or 56 hexadecimal digits and holds a broker's address; \
+                 a unique id is looked up by key within its topic"
+            );
+            return Err(ClientError::InvalidArgument { reason });
         };
         self.view_message(&host.to_string(), physical).await
     }

@@ -230,7 +230,7 @@ async fn messages_are_found_by_id_and_key() {
     assert_eq!(error.code(), Some(1));
     assert!(error.to_string().contains("VIEW_MESSAGE_BY_ID"), "{error}");
     let error = admin.message_by_id("xyz").await.unwrap_err();
-    assert!(matches!(error, ClientError::InvalidMessage { .. }), "{error}");
+    assert!(matches!(error, ClientError::InvalidArgument { .. }), "{error}");
     client.shutdown().await;
 }
 
