@@ -191,6 +191,7 @@ pub fn superfluous(owner_uid: &str, plan: &Plan, live: &Live) -> Vec<(ObjectKind
         .filter(|((kind, name), value)| {
             *kind != ObjectKind::StatefulSet
                 && belongs_to(value, owner_uid)
+                && !plan.held.contains(&(*kind, name.clone()))
                 && !plan.objects.iter().any(|w| w.kind == *kind && w.name == *name)
         })
         .map(|(key, _)| key.clone())
@@ -258,7 +259,7 @@ mod tests {
         ]);
         let plan = Plan {
             objects: vec![wanted(&json!({}))],
-            waiting: Vec::new(),
+            ..Plan::default()
         };
         assert_eq!(
             superfluous("u", &plan, &live),

@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod dereference;
+pub mod roll;
 pub mod status;
 pub mod validate;
 
@@ -98,12 +99,11 @@ async fn reconcile(cluster: &BrokerCluster, cx: &Context) -> Result<Action, Erro
             (Some(valid), outcome)
         }
     };
-    let reports = match &valid {
-        Some(valid) => ask_brokers(cx, valid, &observed, &uid).await,
-        None => {
-            cx.directory.looked_at(&uid);
-            Reports::new()
-        }
+    let reports = if let Some(valid) = &valid {
+        ask_brokers(cx, valid, &observed, &uid).await
+    } else {
+        cx.directory.looked_at(&uid);
+        Reports::new()
     };
     let now = Time(jiff::Timestamp::now());
     let fresh = status(cluster, valid.as_ref(), &observed, &reports, &outcome, &now);
@@ -147,15 +147,19 @@ async fn reconcile(cluster: &BrokerCluster, cx: &Context) -> Result<Action, Erro
 async fn put_in_place(cx: &Context, valid: &ValidCluster, observed: &mut Observed) -> Result<Outcome, Error> {
     make_token(cx, valid).await?;
     let storage_notes = grow_claims(cx, valid, observed).await?;
+    let uid = &valid.owner.uid;
     let mut plan = build::build(valid, &observed.facts(valid));
-    apply::apply(cx, &valid.namespace, &valid.owner.uid, &plan, &mut observed.live).await?;
+    let mut held = roll::hold_back(&mut plan, &observed.live, uid);
+    apply::apply(cx, &valid.namespace, uid, &plan, &mut observed.live).await?;
     if !plan.waiting.is_empty() {
         // The Services were just made; the answers to that hold their addresses.
         plan = build::build(valid, &observed.facts(valid));
-        apply::apply(cx, &valid.namespace, &valid.owner.uid, &plan, &mut observed.live).await?;
+        held = roll::hold_back(&mut plan, &observed.live, uid);
+        apply::apply(cx, &valid.namespace, uid, &plan, &mut observed.live).await?;
     }
     Ok(Outcome::Applied {
         waiting: plan.waiting,
+        held,
         storage_notes,
     })
 }

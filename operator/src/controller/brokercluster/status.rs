@@ -30,6 +30,8 @@ pub enum Outcome {
     Applied {
         /// Groups without addresses.
         waiting: Vec<i32>,
+        /// Groups that are changed after others.
+        held: Vec<i32>,
         /// Volumes that could not be made larger.
         storage_notes: Vec<String>,
     },
@@ -102,6 +104,7 @@ fn verdicts(outcome: &Outcome, problems: &[(&'static str, String)]) -> Vec<Verdi
         }
         Outcome::Applied {
             waiting,
+            held,
             storage_notes,
         } => {
             let waits = waiting.first().map(|group| {
@@ -110,7 +113,13 @@ fn verdicts(outcome: &Outcome, problems: &[(&'static str, String)]) -> Vec<Verdi
                     format!("the Services of group {group} have no cluster address yet"),
                 )
             });
-            let problem = waits.as_ref().or(first);
+            let holds = held.first().map(|group| {
+                (
+                    "RollingOut",
+                    format!("group {group} is changed once the other groups are ready again"),
+                )
+            });
+            let problem = waits.as_ref().or(first).or(holds.as_ref());
             let mut all = match problem {
                 None => vec![
                     Verdict::new(READY, true, "AllReady", "all name servers and brokers are ready"),

@@ -64,6 +64,7 @@ fn world(groups: i32) -> (Observed, Reports) {
 
 const APPLIED: Outcome = Outcome::Applied {
     waiting: Vec::new(),
+    held: Vec::new(),
     storage_notes: Vec::new(),
 };
 
@@ -158,12 +159,7 @@ fn each_kind_of_trouble_is_named() {
         ),
         (|o, _| o.live.extend([set(1, false)]), "RollingOut", "group 1"),
         (
-            |o, _| {
-                drop(
-                    o.live
-                        .remove(&(ObjectKind::Deployment, "demo-namesrv".to_owned())),
-                )
-            },
+            |o, _| o.live.retain(|(kind, _), _| *kind != ObjectKind::Deployment),
             "NameServersNotReady",
             "0 of 1",
         ),
@@ -229,6 +225,7 @@ fn a_volume_that_does_not_grow_leaves_the_cluster_ready_and_says_so() {
     let (observed, reports) = world(2);
     let outcome = Outcome::Applied {
         waiting: Vec::new(),
+        held: Vec::new(),
         storage_notes: vec!["class x cannot expand".to_owned()],
     };
     let status = of(&observed, &reports, &outcome);
@@ -246,4 +243,17 @@ fn pausing_still_reports() {
     assert_eq!(ready(&of(&observed, &reports, &Outcome::Paused)).1, "Paused");
     observed.pods.clear();
     assert_eq!(ready(&of(&observed, &reports, &Outcome::Paused)).0, "False");
+}
+
+#[test]
+fn a_group_that_waits_for_its_turn_is_not_ready_yet() {
+    let (observed, reports) = world(2);
+    let outcome = Outcome::Applied {
+        waiting: Vec::new(),
+        held: vec![1],
+        storage_notes: Vec::new(),
+    };
+    let (holds, reason, message) = ready(&of(&observed, &reports, &outcome));
+    assert_eq!((holds.as_str(), reason.as_str()), ("False", "RollingOut"));
+    assert!(message.contains("group 1"), "{message}");
 }

@@ -111,7 +111,7 @@ pub(super) async fn delete(
             Ok(()) => {}
             // One that cannot be reached forgets the route with the brokers' next registrations.
             Err(e) => {
-                tracing::warn!(topic, address, error = %e, "a name server was not told of a deleted topic")
+                tracing::warn!(topic, address, error = %e, "a name server was not told of a deleted topic");
             }
         }
     }

@@ -80,12 +80,14 @@ pub struct Facts {
 }
 
 /// What shall exist, and which groups cannot be built yet.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     /// Objects in the order of application.
     pub objects: Vec<Wanted>,
     /// Groups whose Services have no address yet; their ConfigMap and StatefulSet are missing in `objects`.
     pub waiting: Vec<i32>,
+    /// Objects that were taken out of `objects` for now and shall stay as they are.
+    pub held: Vec<(ObjectKind, String)>,
 }
 
 /// Builds everything.
@@ -103,7 +105,11 @@ pub fn build(cluster: &ValidCluster, facts: &Facts) -> Plan {
         }
     }
     objects.sort_by_key(|o| o.kind);
-    Plan { objects, waiting }
+    Plan {
+        objects,
+        waiting,
+        held: Vec::new(),
+    }
 }
 
 /// Name of the Service whose address a broker registers: the group's master Service for the first one.
