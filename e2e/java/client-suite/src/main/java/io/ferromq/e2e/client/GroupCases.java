@@ -121,12 +121,12 @@ final class GroupCases {
     private static String fromTimestamp(Cluster c) throws Exception {
         String topic = c.topic("timestamp", 1);
         MessageQueue q = c.queues(topic).get(0);
-        c.sendMany(topic, "old", 10);
+        sendTo(c, q, "old");
         List<MessageExt> old = c.readAll(topic, 10);
         long lastOld = old.get(9).getStoreTimestamp();
         // The client cuts its time to whole seconds, so the two halves lie in different ones.
         Check.until("the clock moves on", () -> System.currentTimeMillis() > lastOld + 2500);
-        c.sendMany(topic, "new", 10);
+        sendTo(c, q, "new");
         List<MessageExt> all = c.readAll(topic, 20);
         long firstNew = all.get(10).getStoreTimestamp();
         long cut = (firstNew / 1000) * 1000;
@@ -143,6 +143,12 @@ final class GroupCases {
         inbox.await(bodies("new", 10));
         consumer.shutdown();
         return "10 new and " + (inbox.size() - 10) + " old";
+    }
+
+    private static void sendTo(Cluster c, MessageQueue queue, String body) throws Exception {
+        for (int i = 0; i < 10; i++) {
+            c.send(new Message(queue.getTopic(), bytes(body + "-" + i)), queue);
+        }
     }
 
     private static String fromLast(Cluster c) throws Exception {

@@ -71,11 +71,11 @@ final class PullCases {
 
     private static String edges(Cluster c) throws Exception {
         String topic = c.topic("edges", 1);
+        MessageQueue q = c.queues(topic).get(0);
         for (int i = 0; i < 10; i++) {
-            c.send(new Message(topic, i < 9 ? "most" : "last", bytes("e-" + i)));
+            c.send(new Message(topic, i < 9 ? "most" : "last", bytes("e-" + i)), q);
         }
         c.readAll(topic, 10);
-        MessageQueue q = c.queues(topic).get(0);
         DefaultMQPullConsumer r = c.reader();
         equal(0L, r.minOffset(q), "min offset");
         equal(10L, r.maxOffset(q), "max offset");
@@ -103,7 +103,7 @@ final class PullCases {
         DefaultMQPullConsumer consumer = c.pull(c.group("block"));
         consumer.start();
         CompletableFuture<PullResult> held = CompletableFuture.supplyAsync(() -> unchecked(() -> consumer.pullBlockIfNotFound(q, "*", 0, 32)));
-        c.send(new Message(topic, bytes("woken")));
+        c.send(new Message(topic, bytes("woken")), q);
         PullResult r = held.get(Check.PATIENCE, TimeUnit.SECONDS);
         equal(PullStatus.FOUND, r.getPullStatus(), "status of the held pull");
         equal("woken", text(r.getMsgFoundList().get(0)), "body");

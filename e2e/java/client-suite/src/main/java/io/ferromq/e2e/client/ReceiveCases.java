@@ -20,6 +20,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
 
 /** Push consumers: what arrives, in which order, and what happens to what was not consumed. */
@@ -239,7 +240,10 @@ final class ReceiveCases {
             return ConsumeOrderlyStatus.SUCCESS;
         });
         consumer.start();
-        c.sendMany(topic, "s", 10);
+        MessageQueue queue = c.queues(topic).get(0);
+        for (int i = 0; i < 10; i++) {
+            c.send(new Message(topic, bytes("s-" + i)), queue);
+        }
         done.await(bodies("s", 10));
         done.exactly(bodies("s", 10));
         inOrder(done.all());

@@ -160,8 +160,9 @@ final class SendCases {
     private static String compressed(Cluster c) throws Exception {
         String topic = c.topic("compressed", 1);
         byte[] body = bytes("squeeze me ".repeat(6000));
-        c.send(new Message(topic, "T", body));
-        c.send(new Message(topic, "T", bytes("plain")));
+        MessageQueue queue = c.queues(topic).get(0);
+        c.send(new Message(topic, "T", body), queue);
+        c.send(new Message(topic, "T", bytes("plain")), queue);
         List<MessageExt> got = c.readAll(topic, 2);
         that(Arrays.equals(body, got.get(0).getBody()), "the body comes back inflated");
         equal(1, got.get(0).getSysFlag() & 1, "compressed flag");

@@ -136,7 +136,7 @@ public final class StoreReader {
         } finally {
             unit.release();
         }
-        MessageExt m = store.lookMessageByOffset(physical, size);
+        MessageExt m = message(physical, size);
         if (m == null || m.getStoreSize() != size || m.getCommitLogOffset() != physical || m.getQueueOffset() != at
                 || m.getQueueId() != queue.getQueueId() || !m.getTopic().equals(queue.getTopic())) {
             wrong.add(queue.getTopic() + "/" + queue.getQueueId() + "/" + at + ": entry " + physical + "+" + size + " leads to " + m);
@@ -152,6 +152,19 @@ public final class StoreReader {
                 "id", properties.get(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX),
                 "offsetId", MessageDecoder.createMessageId(m.getStoreHost(), physical), "properties", properties)));
         return m;
+    }
+
+    /** The record at a place, with its body inflated. */
+    private MessageExt message(long physical, int size) {
+        SelectMappedBufferResult record = store.selectOneMessageByOffset(physical, size);
+        if (record == null) {
+            return null;
+        }
+        try {
+            return MessageDecoder.decode(record.getByteBuffer(), true, true);
+        } finally {
+            record.release();
+        }
     }
 
     private int checkKeys(MessageExt m) {

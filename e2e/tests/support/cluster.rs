@@ -1,0 +1,216 @@
+//! A name server and brokers on loopback, each ours or Java's, with stores in a directory of the test.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context as _;
+
+use super::process::Process;
+use super::{java, ports};
+
+/// Whose program it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ours,
+    Java,
+}
+
+/// One of our binaries: in `FERROMQ_BIN_DIR`, else next to this test.
+fn binary(name: &str) -> anyhow::Result<PathBuf> {
+    let dir = match std::env::var_os("FERROMQ_BIN_DIR") {
+        Some(dir) => PathBuf::from(dir),
+        None => std::env::current_exe()?
+            .ancestors()
+            .nth(2)
+            .context("the test lies in a target directory")?
+            .to_path_buf(),
+    };
+    let path = dir.join(name);
+    anyhow::ensure!(
+        path.is_file(),
+        "{} is not there: build it with `cargo build -p {name}`, or name its directory in FERROMQ_BIN_DIR",
+        path.display()
+    );
+    Ok(path)
+}
+
+#[derive(Debug)]
+pub(crate) struct NameServer {
+    /// Lives as long as this value.
+    _process: Process,
+    port: u16,
+}
+
+impl NameServer {
+    pub(crate) fn start(kind: Kind, dir: &Path) -> anyhow::Result<Self> {
+        let port = ports::block(1);
+        let home = dir.join("namesrv");
+        std::fs::create_dir_all(&home)?;
+        let process = match kind {
+            Kind::Ours => {
+                let conf = home.join("namesrv.conf");
+                std::fs::write(
+                    &conf,
+                    format!("listenPort={port}\nkvConfigPath={}/kvConfig.json\n", home.display()),
+                )?;
+                let mut command = Command::new(binary("ferromq-namesrv")?);
+                let mut p = Process::start("namesrv", dir, command.arg("-c").arg(conf))?;
+                p.wait_for("boot success")?;
+                p
+            }
+            Kind::Java => {
+                let mut command = java::program("peer")?;
+                command
+                    .args(["namesrv", "--port", &port.to_string(), "--home"])
+                    .arg(&home);
+                let mut p = Process::start("namesrv", dir, &mut command)?;
+                p.wait_for("\"ready\"")?;
+                p
+            }
+        };
+        Ok(Self { _process: process, port })
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+/// A broker that can be ended and started again on its store, by our program or Java's.
+#[derive(Debug)]
+pub(crate) struct Broker {
+    pub process: Option<Process>,
+    name: String,
+    dir: PathBuf,
+    name_server: String,
+    starts: u32,
+    port: u16,
+    /// Settings, in the format that both programs read.
+    pub conf: PathBuf,
+}
+
+impl Broker {
+    /// Settings that differ from the default: small files, so that logs and queues roll.
+    pub(crate) const SMALL_FILES: &'static [(&'static str, &'static str)] = &[
+        ("mappedFileSizeCommitLog", "262144"),
+        ("maxMessageSize", "65536"),
+        ("mappedFileSizeConsumeQueue", "20000"),
+        ("maxHashSlotNum", "1000"),
+        ("maxIndexNum", "4000"),
+    ];
+
+    /// Settings for suites: large messages fit.
+    pub(crate) const MIDDLE_FILES: &'static [(&'static str, &'static str)] = &[
+        ("mappedFileSizeCommitLog", "33554432"),
+        ("mappedFileSizeConsumeQueue", "200000"),
+        ("maxHashSlotNum", "50000"),
+        ("maxIndexNum", "200000"),
+        ("enablePropertyFilter", "true"),
+    ];
+
+    pub(crate) fn new(name: &str, dir: &Path, name_server: &NameServer, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let port = ports::block(4) + 2;
+        Self::on_port(name, dir, name_server, settings, port)
+    }
+
+    /// With a port of its own choice: stored ids hold it.
+    pub(crate) fn on_port(
+        name: &str,
+        dir: &Path,
+        name_server: &NameServer,
+        settings: &[(&str, &str)],
+        port: u16,
+    ) -> anyhow::Result<Self> {
+        let dir = dir.to_path_buf();
+        let conf = dir.join(format!("{name}.conf"));
+        let store = dir.join(format!("{name}-store"));
+        std::fs::create_dir_all(&store)?;
+        let mut text = format!(
+            "brokerClusterName=DefaultCluster\nbrokerName={name}\nbrokerId=0\nbrokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\n\
+             listenPort={port}\nstorePathRootDir={0}\nstorePathCommitLog={0}/commitlog\nnamesrvAddr={1}\n",
+            store.display(),
+            name_server.address()
+        );
+        for (key, value) in settings {
+            writeln!(text, "{key}={value}")?;
+        }
+        std::fs::write(&conf, text)?;
+        Ok(Self {
+            process: None,
+            name: name.to_owned(),
+            dir,
+            name_server: name_server.address(),
+            starts: 0,
+            port,
+            conf,
+        })
+    }
+
+    pub(crate) fn store(&self) -> PathBuf {
+        self.dir.join(format!("{}-store", self.name))
+    }
+
+    /// Starts on the store as it is and waits until it serves.
+    pub(crate) fn start(&mut self, kind: Kind) -> anyhow::Result<()> {
+        anyhow::ensure!(self.process.is_none(), "{} is running", self.name);
+        self.starts += 1;
+        let log = format!("{}-{}", self.name, self.starts);
+        let process = match kind {
+            Kind::Ours => {
+                let mut command = Command::new(binary("ferromq-broker")?);
+                let mut p = Process::start(&log, &self.dir, command.arg("-c").arg(&self.conf))?;
+                p.wait_for("boot success")?;
+                p
+            }
+            Kind::Java => {
+                let mut command = java::program("peer")?;
+                command
+                    .args(["broker", "--port", &self.port.to_string()])
+                    .args(["--namesrv", &self.name_server, "--home"])
+                    .arg(&self.dir)
+                    .arg("--store")
+                    .arg(self.store())
+                    .arg("--conf")
+                    .arg(&self.conf);
+                let mut p = Process::start(&log, &self.dir, &mut command)?;
+                p.wait_for("\"ready\"")?;
+                p
+            }
+        };
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Ends it in good order: exit status 0 from ours, and no abort file from either.
+    pub(crate) fn stop(&mut self, kind: Kind) -> anyhow::Result<()> {
+        let mut process = self.process.take().context("the broker is running")?;
+        let status = process.stop()?;
+        // A JVM that ends by a signal tells that signal.
+        anyhow::ensure!(
+            kind == Kind::Java || status.success(),
+            "{} ended with {status}\n{}",
+            self.name,
+            process.tail()
+        );
+        anyhow::ensure!(
+            !self.store().join("abort").exists(),
+            "{} left an abort file after a graceful stop\n{}",
+            self.name,
+            process.tail()
+        );
+        Ok(())
+    }
+
+    /// kill -9; the abort file stays.
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+        let mut process = self.process.take().context("the broker is running")?;
+        process.kill()?;
+        anyhow::ensure!(
+            self.store().join("abort").exists(),
+            "{} left no abort file after kill -9",
+            self.name
+        );
+        Ok(())
+    }
+}
