@@ -17,7 +17,9 @@ struct Scratch(Option<tempfile::TempDir>);
 
 impl Scratch {
     fn new() -> anyhow::Result<Self> {
-        Ok(Self(Some(tempfile::Builder::new().prefix("ferromq-interop-").tempdir()?)))
+        Ok(Self(Some(
+            tempfile::Builder::new().prefix("ferromq-interop-").tempdir()?,
+        )))
     }
 
     fn path(&self) -> &Path {
@@ -59,13 +61,18 @@ fn logs(dir: &Path) -> String {
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().collect();
         let tail = lines[lines.len().saturating_sub(40)..].join("\n");
-        all.push_str(&format!("--- {}\n{tail}\n", path.display()));
+        all.extend(["--- ", &path.to_string_lossy(), "\n", &tail, "\n"]);
     }
     all
 }
 
 /// A name server and one broker of these kinds, running.
-fn pair(dir: &Path, names: Kind, broker: Kind, settings: &[(&str, &str)]) -> anyhow::Result<(NameServer, Broker)> {
+fn pair(
+    dir: &Path,
+    names: Kind,
+    broker: Kind,
+    settings: &[(&str, &str)],
+) -> anyhow::Result<(NameServer, Broker)> {
     let name_server = NameServer::start(names, dir)?;
     let mut b = Broker::new("broker-a", dir, &name_server, settings)?;
     b.start(broker)?;
@@ -171,13 +178,18 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
     });
 }
 
-fn kill_while_sending(dir: &Path, names: &NameServer, broker: &mut Broker, ledger: &Path) -> anyhow::Result<()> {
+fn kill_while_sending(
+    dir: &Path,
+    names: &NameServer,
+    broker: &mut Broker,
+    ledger: &Path,
+) -> anyhow::Result<()> {
     let mut sending = java::start_sending(dir, &names.address(), ledger, 1_000_000)?;
     wait_until("600 acknowledged messages", || {
         if let Some(status) = sending.try_wait()? {
             anyhow::bail!("sending ended with {status}\n{}", sending.tail());
         }
-        Ok(std::fs::read(ledger).is_ok_and(|text| text.iter().filter(|b| **b == b'\n').count() > 600))
+        Ok(std::fs::read_to_string(ledger).is_ok_and(|text| text.lines().count() > 600))
     })?;
     broker.kill()?;
     let status = sending.wait()?;

@@ -52,7 +52,10 @@ impl NameServer {
                 let conf = home.join("namesrv.conf");
                 std::fs::write(
                     &conf,
-                    format!("listenPort={port}\nkvConfigPath={}/kvConfig.json\n", home.display()),
+                    format!(
+                        "listenPort={port}\nkvConfigPath={}/kvConfig.json\n",
+                        home.display()
+                    ),
                 )?;
                 let mut command = Command::new(binary("ferromq-namesrv")?);
                 let mut p = Process::start("namesrv", dir, command.arg("-c").arg(conf))?;
@@ -69,7 +72,10 @@ impl NameServer {
                 p
             }
         };
-        Ok(Self { _process: process, port })
+        Ok(Self {
+            _process: process,
+            port,
+        })
     }
 
     pub(crate) fn address(&self) -> String {
@@ -109,7 +115,12 @@ impl Broker {
         ("enablePropertyFilter", "true"),
     ];
 
-    pub(crate) fn new(name: &str, dir: &Path, name_server: &NameServer, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        name: &str,
+        dir: &Path,
+        name_server: &NameServer,
+        settings: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let port = ports::block(4) + 2;
         Self::on_port(name, dir, name_server, settings, port)
     }
@@ -167,7 +178,9 @@ impl Broker {
                 let mut command = java::program("peer")?;
                 command
                     .args(["broker", "--port", &self.port.to_string()])
-                    .args(["--namesrv", &self.name_server, "--home"])
+                    .args(["--namesrv", &self.name_server])
+                    // By default Java drops sends that wait 200 ms, which a busy test machine makes them do.
+                    .args(["--set", "waitTimeMillsInSendQueue=60000", "--home"])
                     .arg(&self.dir)
                     .arg("--store")
                     .arg(self.store())

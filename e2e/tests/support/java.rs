@@ -63,7 +63,12 @@ pub(crate) fn suite(kind: &str, dir: &Path, name_server: &str, cases: &str) -> a
 }
 
 /// Starts sending; what is acknowledged goes to `ledger`, an entry at a time.
-pub(crate) fn start_sending(dir: &Path, name_server: &str, ledger: &Path, count: u32) -> anyhow::Result<Process> {
+pub(crate) fn start_sending(
+    dir: &Path,
+    name_server: &str,
+    ledger: &Path,
+    count: u32,
+) -> anyhow::Result<Process> {
     Process::start(
         "send-phase",
         dir,

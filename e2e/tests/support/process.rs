@@ -24,9 +24,7 @@ impl Process {
     /// Its standard input stays open as long as this value lives.
     pub(crate) fn start(name: &str, dir: &Path, command: &mut Command) -> anyhow::Result<Self> {
         let (stdout, stderr) = (dir.join(format!("{name}.out")), dir.join(format!("{name}.err")));
-        let file = |path: &Path| {
-            File::create(path).with_context(|| format!("create {}", path.display()))
-        };
+        let file = |path: &Path| File::create(path).with_context(|| format!("create {}", path.display()));
         let child = command
             .stdin(Stdio::piped())
             .stdout(file(&stdout)?)
@@ -128,8 +126,8 @@ impl Drop for Process {
     fn drop(&mut self) {
         if self.ended.is_none() {
             // Both fail only when it ended meanwhile.
-            let _ = self.child.kill().is_ok();
-            let _ = self.child.wait().is_ok();
+            drop(self.child.kill());
+            drop(self.child.wait());
         }
         if std::thread::panicking() {
             eprintln!("{}", self.tail());
