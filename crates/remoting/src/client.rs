@@ -317,7 +317,13 @@ impl Inner {
         };
         let peer = stream.peer_addr().map_err(|e| failed(e.to_string()))?;
         let local = stream.local_addr().map_err(|e| failed(e.to_string()))?;
-        let conn = Conn::new(peer, local, self.config.limits.clone(), Arc::clone(&self.stats));
+        let conn = Conn::new(
+            peer,
+            local,
+            self.config.limits.clone(),
+            true,
+            Arc::clone(&self.stats),
+        );
         Ok((stream, conn))
     }
 }

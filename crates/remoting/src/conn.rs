@@ -64,6 +64,8 @@ pub(crate) struct Inner {
     peer: SocketAddr,
     local: SocketAddr,
     limits: Limits,
+    /// Made by us, not accepted.
+    dialed: bool,
     /// Frames pushed through the handle, not yet taken by the task.
     out: Mutex<OutBuf>,
     /// Bytes the task has taken but not yet written.
@@ -111,7 +113,13 @@ impl Hash for Conn {
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Conn {
-    pub(crate) fn new(peer: SocketAddr, local: SocketAddr, limits: Limits, stats: Arc<Stats>) -> Self {
+    pub(crate) fn new(
+        peer: SocketAddr,
+        local: SocketAddr,
+        limits: Limits,
+        dialed: bool,
+        stats: Arc<Stats>,
+    ) -> Self {
         stats::add(&stats.opened, 1);
         Self {
             inner: Arc::new(Inner {
@@ -119,6 +127,7 @@ impl Conn {
                 peer: canonical(peer),
                 local: canonical(local),
                 limits,
+                dialed,
                 out: Mutex::new(OutBuf::default()),
                 writing: AtomicUsize::new(0),
                 waker: AtomicWaker::new(),
@@ -194,8 +203,9 @@ impl Conn {
 
     /// Sends a request and waits for its answer. Dropping the future gives the call up and frees its slot.
     ///
-    /// When the call times out and nothing at all came from the peer meanwhile (at least 3 s), the link is
-    /// taken for dead and closed.
+    /// When a call over a connection that a client made times out and nothing at all came from the peer
+    /// meanwhile (at least 3 s), the link is taken for dead and closed. An accepted connection stays: its peer
+    /// may just not know the request.
     ///
     /// # Errors
     /// See [`CallError`]; the time-out covers waiting for room in the write queue too.
@@ -217,7 +227,7 @@ impl Conn {
                 reason: self.reason(),
             }),
             Err(_) => {
-                if self.silent_for() >= timeout.max(SILENCE) {
+                if self.inner.dialed && self.silent_for() >= timeout.max(SILENCE) {
                     self.close("no answer and nothing else came from the peer");
                 }
                 Err(CallError::Timeout {

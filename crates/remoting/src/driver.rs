@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use ferromq_protocol::code::response;
 use ferromq_protocol::command::{Command, Language, SerializeType};
 use ferromq_protocol::ext::Ext;
@@ -71,7 +71,7 @@ impl Asked {
             remark: None,
             ext: Ext::default(),
             serialize: self.serialize,
-            body: bytes::Bytes::new(),
+            body: Bytes::new(),
         }
     }
 }
@@ -183,7 +183,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
         let body = if reply.chunks.is_empty() {
             reply.head.body.len()
         } else {
-            reply.chunks.iter().map(bytes::Bytes::len).sum()
+            reply.chunks.iter().map(Bytes::len).sum()
         };
         let limit = self.cx.conn.limits().max_frame;
         if body + 4096 > limit {
@@ -222,8 +222,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
         let max_frame = self.cx.conn.limits().max_frame;
         while self.inbuf.len() >= 4 && !self.saturated() {
             match frame::decode(&mut self.inbuf, max_frame) {
-                Ok(Some(command)) => {
+                Ok(Some(mut command)) => {
                     any = true;
+                    if command.body.is_empty() {
+                        // An empty slice would keep the whole read buffer: a parked pull must not.
+                        command.body = Bytes::new();
+                    }
                     stats::add(&self.cx.conn.stats().frames_in, 1);
                     self.handle(command);
                 }

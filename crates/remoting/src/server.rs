@@ -155,6 +155,7 @@ impl Server {
                         peer,
                         stream.local_addr().unwrap_or(local),
                         config.limits.clone(),
+                        false,
                         Arc::clone(&stats),
                     );
                     open.lock().insert(conn.id(), conn.clone());

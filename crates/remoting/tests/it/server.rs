@@ -223,6 +223,22 @@ async fn events_come_once_each() {
 }
 
 #[tokio::test]
+async fn a_mass_disconnect_loses_no_event() {
+    let server = TestServer::echo();
+    let mut peers = Vec::new();
+    for _ in 0..300 {
+        let mut peer = Peer::connect(server.addr).await;
+        peer.ask(request(1, 1, b"")).await;
+        peers.push(peer);
+    }
+    assert_eq!(server.stats.open(), 300);
+    drop(peers);
+    until("all closed", || server.seen.closed.load(Ordering::SeqCst) == 300).await;
+    assert_eq!(server.stats.open(), 0);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn idle_connections_are_closed() {
     let limits = Limits {
         idle: Duration::from_millis(100),
@@ -323,6 +339,25 @@ async fn the_server_can_call_its_peer() {
     assert!(peer.next().await.unwrap().is_oneway());
     server.stop().await;
     assert!(conn.oneway(Command::request(40)).is_err());
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_answer_stays_connected() {
+    let server = TestServer::echo();
+    let mut peer = Peer::connect(server.addr).await;
+    until("opened", || !server.seen.conns.lock().is_empty()).await;
+    let conn = server.seen.conns.lock()[0].clone();
+    let error = conn
+        .call(Command::request(307), Duration::from_millis(3_050))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, ferromq_remoting::CallError::Timeout { .. }),
+        "{error}"
+    );
+    assert_eq!(peer.next().await.unwrap().code, 307);
+    assert_eq!(peer.ask(request(1, 1, b"")).await.code, 0);
+    server.stop().await;
 }
 
 #[tokio::test]
