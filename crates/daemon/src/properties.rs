@@ -149,44 +149,57 @@ fn is_blank(c: char) -> bool {
 }
 
 /// Joined lines without comments and blank lines, each with the number of its first line.
+///
+/// As in Java, what counts as the start of a line is that nothing of it was kept yet: after a line that holds
+/// only the backslash that continues it, a comment is a comment still. A backslash that ends the whole text
+/// counts as a line even if nothing else is on it.
 fn logical_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines = Vec::new();
-    let mut open: Option<(usize, String)> = None;
-    for (number, natural) in natural_lines(text).enumerate() {
-        let line = natural.trim_start_matches(is_blank);
-        let (start, mut so_far) = match open.take() {
-            Some(begun) => begun,
-            None if line.is_empty() || line.starts_with(['#', '!']) => continue,
-            None => (number + 1, String::new()),
-        };
-        let backslashes = line.len() - line.trim_end_matches('\\').len();
-        if backslashes % 2 == 1 {
-            so_far.push_str(&line[..line.len() - 1]);
-            open = Some((start, so_far));
-        } else {
-            so_far.push_str(line);
-            if !so_far.is_empty() {
-                lines.push((start, so_far));
+    let (mut line, mut started) = (String::new(), 1);
+    let (mut skip_blanks, mut continued, mut backslash) = (true, false, false);
+    let mut number = 1;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let ends_line = c == '\n' || (c == '\r' && chars.peek() != Some(&'\n'));
+        number += usize::from(ends_line);
+        if skip_blanks {
+            if is_blank(c) || (!continued && matches!(c, '\r' | '\n')) {
+                continue;
             }
+            (skip_blanks, continued) = (false, false);
+        }
+        if line.is_empty() && matches!(c, '#' | '!') {
+            while chars.next_if(|c| !matches!(c, '\r' | '\n')).is_some() {}
+            skip_blanks = true;
+        } else if !matches!(c, '\r' | '\n') {
+            if line.is_empty() {
+                started = number;
+            }
+            line.push(c);
+            backslash = c == '\\' && !backslash;
+        } else if line.is_empty() {
+            skip_blanks = true;
+        } else if backslash && chars.peek().is_some() {
+            line.pop();
+            (skip_blanks, continued, backslash) = (true, true, false);
+            if c == '\r' && chars.next_if_eq(&'\n').is_some() {
+                number += 1;
+            }
+        } else {
+            if backslash {
+                line.pop();
+            }
+            lines.push((started, std::mem::take(&mut line)));
+            (skip_blanks, backslash) = (true, false);
         }
     }
-    lines.extend(open.filter(|(_, line)| !line.is_empty()));
-    lines
-}
-
-fn natural_lines(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = Some(text);
-    std::iter::from_fn(move || {
-        let text = rest?;
-        if let Some(end) = text.find(['\n', '\r']) {
-            let skip = if text[end..].starts_with("\r\n") { 2 } else { 1 };
-            rest = Some(&text[end + skip..]);
-            Some(&text[..end])
-        } else {
-            rest = None;
-            Some(text)
+    if !line.is_empty() {
+        if backslash {
+            line.pop();
         }
-    })
+        lines.push((started, line));
+    }
+    lines
 }
 
 /// Cuts at the first separator that is not escaped.
@@ -319,7 +332,10 @@ mod tests {
         assert_eq!(pairs("a=b\\\\\nc=d"), [pair("a", "b\\"), pair("c", "d")]);
         assert_eq!(one("a=b\\"), pair("a", "b"));
         assert_eq!(one("a=b\\\n# no comment"), pair("a", "b# no comment"));
-        assert_eq!(pairs("\\\n"), []);
+        // A continuation of nothing by nothing; Java sees a key in the first but not in the second.
+        assert_eq!(pairs("\\\n"), [pair("", "")]);
+        assert_eq!(pairs("\\\r\n"), []);
+        assert_eq!(pairs("\\\n#comment\na=b"), [pair("a", "b")]);
     }
 
     #[test]
