@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use ferromq_daemon::Properties;
 
 fn hex(text: &str) -> String {
-    text.encode_utf16().map(|unit| format!("{unit:04x}")).collect()
+    let digits: Vec<String> = text.encode_utf16().map(|unit| format!("{unit:04x}")).collect();
+    digits.concat()
 }
 
 fn unhex(text: &str) -> String {
