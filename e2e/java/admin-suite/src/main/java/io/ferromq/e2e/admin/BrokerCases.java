@@ -22,6 +22,8 @@ final class BrokerCases {
         suite.add("cluster-info", Group.CORE, () -> clusterInfo(a));
         suite.add("broker-figures", Group.CORE, () -> figures(a));
         suite.add("broker-config", Group.CORE, () -> config(a));
+        suite.add("broker-figures-all", Group.EXTRA, () -> allFigures(a));
+        suite.add("broker-config-retention", Group.EXTRA, () -> change(a, "fileReservedTime", "49", "50"));
         suite.add("name-server-config", Group.EXTRA, () -> nameServerConfig(a));
         suite.add("clean-up-calls", Group.EXTRA, () -> cleanUp(a));
         suite.add("mqadmin-commands", Group.ALONE, () -> commands(a));
@@ -51,7 +53,7 @@ final class BrokerCases {
             "msgGetTotalYesterdayMorning", "sendThreadPoolQueueSize", "sendThreadPoolQueueCapacity",
             "pullThreadPoolQueueSize", "sendThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueHeadWaitTimeMills",
             "earliestMessageTimeStamp", "runtime", "pageCacheLockTimeMills", "dispatchBehindBytes", "getTotalTps",
-            "getFoundTps", "getMissTps", "putMessageEntireTimeMax", "putMessageSizeTotal", "putMessageAverageSize");
+            "getFoundTps", "getMissTps", "putMessageSizeTotal", "putMessageAverageSize");
 
     private static String figures(Admin a) throws Exception {
         int keys = 0;
@@ -63,9 +65,11 @@ final class BrokerCases {
             equal("407", table.get("brokerVersion"), "version number");
             Long.parseLong(table.get("commitLogMaxOffset"));
             Double.parseDouble(table.get("commitLogDiskRatio"));
-            // What clusterList takes apart.
-            Double.parseDouble(table.get("putTps").split(" ")[0]);
-            Double.parseDouble(table.get("getTransferedTps").split(" ")[0]);
+            // What clusterList takes apart; blank in a broker's first seconds.
+            for (String rates : List.of("putTps", "getTransferedTps")) {
+                Check.eventually(rates + " of " + address,
+                        () -> Double.valueOf(a.tools.fetchBrokerRuntimeStats(address).getTable().get(rates).trim().split(" ")[0]));
+            }
             keys = table.size();
         }
         return keys + " figures";
@@ -78,17 +82,35 @@ final class BrokerCases {
                 "fileReservedTime", "deleteWhen", "mappedFileSizeCommitLog", "namesrvAddr", "autoCreateTopicEnable")) {
             that(config.containsKey(key), "configuration has " + key);
         }
-        String before = config.getProperty("fileReservedTime");
-        that(before != null, "fileReservedTime is told");
-        String after = before.equals("49") ? "50" : "49";
-        Properties change = new Properties();
-        change.setProperty("fileReservedTime", after);
-        a.tools.updateBrokerConfig(address, change);
-        equal(after, a.tools.getBrokerConfig(address).getProperty("fileReservedTime"), "changed value");
-        change.setProperty("fileReservedTime", before);
-        a.tools.updateBrokerConfig(address, change);
-        equal(before, a.tools.getBrokerConfig(address).getProperty("fileReservedTime"), "value put back");
+        change(a, "shortPollingTimeMills", "1500", "2500");
         return config.size() + " keys";
+    }
+
+    /** Changes a key while the broker runs, and puts it back. */
+    private static String change(Admin a, String key, String one, String other) throws Exception {
+        String address = a.masters().values().iterator().next();
+        String before = a.tools.getBrokerConfig(address).getProperty(key);
+        that(before != null, key + " is told");
+        String after = before.equals(one) ? other : one;
+        for (String value : List.of(after, before)) {
+            Properties change = new Properties();
+            change.setProperty(key, value);
+            a.tools.updateBrokerConfig(address, change);
+            equal(value, a.tools.getBrokerConfig(address).getProperty(key), "changed value of " + key);
+        }
+        return key + " " + before + " to " + after + " and back";
+    }
+
+    /** What dashboards take apart besides: latencies, and the disk's size as text. */
+    private static String allFigures(Admin a) throws Exception {
+        for (String address : a.masters().values()) {
+            Map<String, String> table = a.tools.fetchBrokerRuntimeStats(address).getTable();
+            List<String> missing = List.of("putMessageEntireTimeMax", "getMessageEntireTimeMax", "putMessageDistributeTime", "putLatency99",
+                    "putLatency999", "remainTransientStoreBufferNumbs").stream().filter(k -> !table.containsKey(k)).toList();
+            that(missing.isEmpty(), address + " leaves out " + missing);
+            that(table.get("commitLogDirCapacity").matches("Total : [0-9.]+ \\w+, Free : [0-9.]+ \\w+\\."), "commitLogDirCapacity: " + table.get("commitLogDirCapacity"));
+        }
+        return "6 more figures";
     }
 
     private static String nameServerConfig(Admin a) throws Exception {
