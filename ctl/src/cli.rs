@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 /// Administration of RocketMQ clusters from the command line.
 ///
@@ -416,6 +416,36 @@ pub(crate) enum Mqadmin {
         #[arg(short = 'b', long = "brokerName")]
         broker: String,
     },
+    #[command(name = "addWritePerm", hide = true)]
+    AddWritePerm {
+        /// The broker's name
+        #[arg(short = 'b', long = "brokerName")]
+        broker: String,
+    },
+    /// Omitted switches keep their defaults, unlike mqadmin's, which turns some of them off
+    #[command(name = "updateSubGroup", hide = true)]
+    UpdateSubGroup {
+        #[command(flatten)]
+        target: Target,
+        #[arg(short = 'g', long = "groupName")]
+        group: String,
+        #[arg(short = 's', long = "consumeEnable", default_value_t = true, action = ArgAction::Set)]
+        enabled: bool,
+        #[arg(short = 'm', long = "consumeFromMinEnable", default_value_t = true, action = ArgAction::Set)]
+        from_min: bool,
+        #[arg(short = 'd', long = "consumeBroadcastEnable", default_value_t = true, action = ArgAction::Set)]
+        broadcast: bool,
+        #[arg(short = 'q', long = "retryQueueNums", default_value_t = 1)]
+        retry_queues: i32,
+        #[arg(short = 'r', long = "retryMaxTimes", default_value_t = 16)]
+        retry_max: i32,
+        #[arg(short = 'i', long = "brokerId", default_value_t = 0)]
+        broker_id: i64,
+        #[arg(short = 'w', long = "whichBrokerWhenConsumeSlowly", default_value_t = 1)]
+        slow_broker_id: i64,
+        #[arg(short = 'a', long = "notifyConsumerIdsChanged", default_value_t = true, action = ArgAction::Set)]
+        notify: bool,
+    },
     #[command(name = "deleteSubGroup", hide = true)]
     DeleteSubGroup {
         #[arg(short = 'g', long = "groupName")]
@@ -453,7 +483,7 @@ pub(crate) enum Mqadmin {
     },
 }
 
-const MQADMIN: [&str; 15] = [
+const MQADMIN: [&str; 17] = [
     "topicList",
     "topicRoute",
     "topicStatus",
@@ -464,6 +494,8 @@ const MQADMIN: [&str; 15] = [
     "getBrokerConfig",
     "updateBrokerConfig",
     "wipeWritePerm",
+    "addWritePerm",
+    "updateSubGroup",
     "deleteSubGroup",
     "consumerProgress",
     "queryMsgById",
@@ -551,6 +583,7 @@ mod tests {
             "clusterList -n a:9876",
             "brokerStatus -n a:9876 -b 127.0.0.1:10911",
             "consumerProgress -n a:9876 -g G",
+            "updateSubGroup -n a:9876 -c C -g G -s true -m false -d false -r 3",
             "queryMsgById -n a:9876 -i 0A00000100002A9F000000000001E240",
             "sendMessage -n a:9876 -t T -p hello -k key -c tag",
         ] {

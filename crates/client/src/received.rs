@@ -155,3 +155,101 @@ pub(crate) fn parse_all(
     }
     Ok(messages)
 }
+
+#[cfg(test)]
+mod tests {
+    use ferromq_protocol::compress::Kind;
+    use ferromq_protocol::record::{RecordDraft, patch};
+
+    use super::*;
+
+    fn record(sys_flag: i32, body: &[u8], properties: &str) -> Vec<u8> {
+        let host = "10.0.0.1:10911".parse().unwrap();
+        let draft = RecordDraft {
+            topic: "T",
+            queue_id: 3,
+            flag: 7,
+            sys_flag,
+            born_timestamp: 1,
+            born_host: "[fd00::9]:5000".parse().unwrap(),
+            store_host: host,
+            reconsume_times: 2,
+            prepared_transaction_offset: 0,
+            body,
+            properties: properties.as_bytes(),
+        };
+        let mut out = Vec::new();
+        draft.encode(&mut out);
+        patch::queue_offset(&mut out, 42);
+        patch::physical_offset(&mut out, 123_456);
+        out
+    }
+
+    fn one(sys_flag: i32, body: &[u8]) -> ReceivedMessage {
+        let answer = Bytes::from(record(sys_flag, body, ""));
+        parse_all(&answer, None).unwrap().remove(0)
+    }
+
+    #[test]
+    fn records_back_to_back_become_messages() {
+        let topic: Arc<str> = "T".into();
+        let both = [
+            record(0, b"one", "TAGS\u{1}A\u{2}UNIQ_KEY\u{1}ID"),
+            record(0, b"two", ""),
+        ]
+        .concat();
+        let messages = parse_all(&Bytes::from(both), Some(&topic)).unwrap();
+        let [first, second] = messages.as_slice() else {
+            panic!("{messages:?}")
+        };
+        assert_eq!((first.tag(), first.message_id().as_str()), (Some("A"), "ID"));
+        assert!(Arc::ptr_eq(&first.topic, &topic));
+        assert_eq!(
+            (
+                first.queue_id,
+                first.queue_offset,
+                first.flag,
+                first.reconsume_times
+            ),
+            (3, 42, 7, 2)
+        );
+        assert_eq!(first.born_host.to_string(), "[fd00::9]:5000");
+        // Without a unique id the broker's is shown.
+        assert_eq!(second.message_id(), "0A00000100002A9F000000000001E240");
+        assert_eq!(second.body().unwrap(), "two");
+    }
+
+    #[test]
+    fn a_cut_answer_is_an_error() {
+        let whole = record(0, b"body", "p\u{1}v");
+        for cut in 1..whole.len() {
+            let answer = Bytes::copy_from_slice(&whole[..cut]);
+            assert!(parse_all(&answer, None).is_err(), "{cut} bytes");
+        }
+        assert!(parse_all(&Bytes::new(), None).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_body_that_does_not_inflate_fails_by_itself() {
+        let packed = compress::compress(Kind::Zlib, b"content").unwrap();
+        assert_eq!(one(sysflag::COMPRESSED, &packed).body().unwrap(), "content");
+        let wrong = one(sysflag::COMPRESSED, b"random bytes");
+        assert!(
+            wrong
+                .body()
+                .unwrap_err()
+                .to_string()
+                .contains(&wrong.message_id())
+        );
+        assert_eq!(wrong.stored_body(), "random bytes");
+        assert!(
+            one(sysflag::COMPRESSED | 0x500, &packed).body().is_err(),
+            "an unknown way to compress"
+        );
+        let bomb = compress::compress(Kind::Zlib, &vec![0; INFLATE_CAP + 1]).unwrap();
+        assert!(
+            one(sysflag::COMPRESSED, &bomb).body().is_err(),
+            "more than the cap"
+        );
+    }
+}

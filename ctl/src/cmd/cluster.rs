@@ -83,15 +83,24 @@ fn first_number(text: Option<&String>) -> Option<f64> {
     text?.split_whitespace().next()?.parse().ok()
 }
 
-/// Takes the write permission of a broker's topics away at every name server.
-pub(crate) async fn wipe_write_perm(cx: &Context, broker: &str) -> anyhow::Result<()> {
+/// Takes the write permission of a broker's topics away at every name server, or gives it back.
+pub(crate) async fn set_write_perm(cx: &Context, broker: &str, write: bool) -> anyhow::Result<()> {
     if !cx.all_brokers().await?.iter().any(|b| b.name == broker) {
         return Err(Failure::NotFound(format!("no broker is named {broker:?}")).into());
     }
     for name_server in cx.admin.name_servers().await? {
-        let wiped = cx.admin.wipe_write_perm(&name_server, broker).await;
-        let wiped = wiped.with_context(|| format!("ask name server {name_server}"))?;
-        eprintln!("{name_server}: {wiped} topics of {broker} take no more writes");
+        let touched = if write {
+            cx.admin.add_write_perm(&name_server, broker).await
+        } else {
+            cx.admin.wipe_write_perm(&name_server, broker).await
+        };
+        let touched = touched.with_context(|| format!("ask name server {name_server}"))?;
+        let now = if write {
+            "take writes again"
+        } else {
+            "take no more writes"
+        };
+        eprintln!("{name_server}: {touched} topics of {broker} {now}");
     }
     let brokers = vec![broker.to_owned()];
     output::print_done(

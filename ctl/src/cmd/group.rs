@@ -82,7 +82,11 @@ async fn list(cx: &Context, target: &Target, all: bool) -> anyhow::Result<()> {
     })
 }
 
-async fn create(cx: &Context, config: &SubscriptionGroupConfig, target: &Target) -> anyhow::Result<()> {
+pub(crate) async fn create(
+    cx: &Context,
+    config: &SubscriptionGroupConfig,
+    target: &Target,
+) -> anyhow::Result<()> {
     let group = &config.group_name;
     if let Err(error) = names::validate_group(group) {
         return Err(Failure::Usage(format!("{group:?} cannot be a group: {error}")).into());

@@ -6,6 +6,8 @@ pub(crate) mod group;
 pub(crate) mod message;
 pub(crate) mod topic;
 
+use ferromq_client::admin::SubscriptionGroupConfig;
+
 use crate::bench;
 use crate::cli::{self, Bench, BrokerConfig, Cli, Command, Mqadmin, TopicShape};
 use crate::context::Context;
@@ -65,7 +67,33 @@ async fn mqadmin(cx: &Context, command: Mqadmin) -> anyhow::Result<()> {
             let settings = vec![(key, value)];
             broker::run(cx, cli::Broker::Config(BrokerConfig::Set { target, settings })).await
         }
-        Mqadmin::WipeWritePerm { broker } => cluster::wipe_write_perm(cx, &broker).await,
+        Mqadmin::WipeWritePerm { broker } => cluster::set_write_perm(cx, &broker, false).await,
+        Mqadmin::AddWritePerm { broker } => cluster::set_write_perm(cx, &broker, true).await,
+        Mqadmin::UpdateSubGroup {
+            target,
+            group,
+            enabled,
+            from_min,
+            broadcast,
+            retry_queues,
+            retry_max,
+            broker_id,
+            slow_broker_id,
+            notify,
+        } => {
+            let config = SubscriptionGroupConfig {
+                consume_enable: enabled,
+                consume_from_min_enable: from_min,
+                consume_broadcast_enable: broadcast,
+                retry_queue_nums: retry_queues,
+                retry_max_times: retry_max,
+                broker_id,
+                which_broker_when_consume_slowly: slow_broker_id,
+                notify_consumer_ids_changed_enable: notify,
+                ..SubscriptionGroupConfig::new(group)
+            };
+            group::create(cx, &config, &target).await
+        }
         Mqadmin::DeleteSubGroup {
             group,
             target,

@@ -166,3 +166,23 @@ fn a_group_lives_from_creation_to_deletion() {
     cluster.run(&["group", "delete", "readers", "--yes"]).fine();
     assert_eq!(cluster.run(&["group", "delete", "readers", "--yes"]).code, 3);
 }
+
+#[test]
+fn a_broker_is_taken_out_of_writing_and_put_back() {
+    let cluster = Cluster::start();
+    cluster.run(&["topic", "create", "orders"]).fine();
+    wait_for("the topic's route", || {
+        cluster.run(&["topic", "route", "orders"]).code == 0
+    });
+    cluster.run(&["wipeWritePerm", "-b", "broker-a"]).fine();
+    let refused = cluster.run(&["message", "send", "orders", "x"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("writable"), "{refused:?}");
+    cluster.run(&["addWritePerm", "-b", "broker-a"]).fine();
+    cluster.run(&["message", "send", "orders", "x"]).fine();
+    assert_eq!(cluster.run(&["wipeWritePerm", "-b", "nobody"]).code, 3);
+    cluster
+        .run(&["updateSubGroup", "-c", "TestCluster", "-g", "g", "-s", "false"])
+        .fine();
+    assert_eq!(cluster.json(&["group", "list"])[0]["enabled"], false);
+}
