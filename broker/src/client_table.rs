@@ -95,6 +95,8 @@ impl<L> Group<L> {
 
 #[derive(Debug, Default)]
 struct Places {
+    /// The client id that its heartbeats gave last.
+    client_id: String,
     consumers: HashSet<String>,
     producers: HashSet<String>,
 }
@@ -104,6 +106,57 @@ struct Inner<L> {
     consumers: HashMap<String, Group<L>>,
     producers: HashMap<String, BTreeMap<u64, Member<L>>>,
     places: HashMap<u64, Places>,
+    /// Client id → the connection of that client.
+    clients: HashMap<String, L>,
+}
+
+impl<L: Link> Inner<L> {
+    /// Notes who is behind a connection; returns its places.
+    fn place(&mut self, member: &Member<L>) -> &mut Places {
+        let id = member.link.id();
+        let known = self
+            .clients
+            .get(&member.client_id)
+            .is_some_and(|link| link.id() == id);
+        if !known {
+            self.clients.insert(member.client_id.clone(), member.link.clone());
+        }
+        let place = self.places.entry(id).or_default();
+        if place.client_id != member.client_id {
+            if self
+                .clients
+                .get(&place.client_id)
+                .is_some_and(|link| link.id() == id)
+            {
+                self.clients.remove(&place.client_id);
+            }
+            place.client_id.clone_from(&member.client_id);
+        }
+        place
+    }
+
+    /// Forgets a connection that has no place left.
+    fn forget_if_idle(&mut self, link: u64) {
+        let idle = self
+            .places
+            .get(&link)
+            .is_some_and(|p| p.consumers.is_empty() && p.producers.is_empty());
+        if idle {
+            self.forget(link);
+        }
+    }
+
+    fn forget(&mut self, link: u64) -> Option<Places> {
+        let place = self.places.remove(&link)?;
+        if self
+            .clients
+            .get(&place.client_id)
+            .is_some_and(|known| known.id() == link)
+        {
+            self.clients.remove(&place.client_id);
+        }
+        Some(place)
+    }
 }
 
 /// A consumer group as administrators see it.
@@ -140,6 +193,7 @@ impl<L> Default for ClientTable<L> {
                 consumers: HashMap::new(),
                 producers: HashMap::new(),
                 places: HashMap::new(),
+                clients: HashMap::new(),
             }),
         }
     }
@@ -157,10 +211,8 @@ impl<L: Link> ClientTable<L> {
     ) -> bool {
         let id = member.link.id();
         let mut inner = self.inner.write();
-        let Inner {
-            consumers, places, ..
-        } = &mut *inner;
-        let table = consumers.entry(group.to_owned()).or_insert_with(|| Group {
+        inner.place(&member).consumers.insert(group.to_owned());
+        let table = inner.consumers.entry(group.to_owned()).or_insert_with(|| Group {
             manner,
             members: BTreeMap::new(),
             merged: HashMap::new(),
@@ -193,7 +245,6 @@ impl<L: Link> ClientTable<L> {
             },
         );
         let topics_changed = (!same || new_member) && table.merge();
-        places.entry(id).or_default().consumers.insert(group.to_owned());
         new_member || topics_changed
     }
 
@@ -205,78 +256,61 @@ impl<L: Link> ClientTable<L> {
             *known = member;
             return;
         }
+        inner.place(&member).producers.insert(group.to_owned());
         inner
             .producers
             .entry(group.to_owned())
             .or_default()
             .insert(id, member);
-        inner
-            .places
-            .entry(id)
-            .or_default()
-            .producers
-            .insert(group.to_owned());
     }
 
     /// A consumer leaves one group. Returns whether it was in it.
     pub(crate) fn consumer_left(&self, group: &str, link: u64) -> bool {
         let mut inner = self.inner.write();
-        let Inner {
-            consumers, places, ..
-        } = &mut *inner;
-        let left = leave(consumers, group, link);
-        if let Some(p) = places.get_mut(&link) {
-            p.consumers.remove(group);
-            if p.consumers.is_empty() && p.producers.is_empty() {
-                places.remove(&link);
-            }
+        let left = leave(&mut inner.consumers, group, link);
+        if let Some(place) = inner.places.get_mut(&link) {
+            place.consumers.remove(group);
         }
+        inner.forget_if_idle(link);
         left
     }
 
     /// A producer leaves one group.
     pub(crate) fn producer_left(&self, group: &str, link: u64) {
         let mut inner = self.inner.write();
-        let Inner {
-            producers, places, ..
-        } = &mut *inner;
-        if let Some(members) = producers.get_mut(group) {
-            members.remove(&link);
-            if members.is_empty() {
-                producers.remove(group);
-            }
+        leave_producers(&mut inner.producers, group, link);
+        if let Some(place) = inner.places.get_mut(&link) {
+            place.producers.remove(group);
         }
-        if let Some(p) = places.get_mut(&link) {
-            p.producers.remove(group);
-            if p.consumers.is_empty() && p.producers.is_empty() {
-                places.remove(&link);
-            }
-        }
+        inner.forget_if_idle(link);
     }
 
     /// A connection is gone. Returns the consumer groups that lost a member by it.
     pub(crate) fn closed(&self, link: u64) -> Vec<String> {
         let mut inner = self.inner.write();
-        let Inner {
-            consumers,
-            producers,
-            places,
-        } = &mut *inner;
-        let Some(place) = places.remove(&link) else {
+        let Some(place) = inner.forget(link) else {
             return Vec::new();
         };
         for group in &place.producers {
-            if let Some(members) = producers.get_mut(group) {
-                members.remove(&link);
-                if members.is_empty() {
-                    producers.remove(group);
-                }
-            }
+            leave_producers(&mut inner.producers, group, link);
         }
-        place
-            .consumers
-            .into_iter()
-            .filter(|group| leave(consumers, group, link))
+        let mut left = place.consumers;
+        left.retain(|group| leave(&mut inner.consumers, group, link));
+        left.into_iter().collect()
+    }
+
+    /// The connection of a client, whatever its groups.
+    pub(crate) fn client(&self, client_id: &str) -> Option<L> {
+        self.inner.read().clients.get(client_id).cloned()
+    }
+
+    /// All producers by group.
+    pub(crate) fn all_producers(&self) -> BTreeMap<String, Vec<Member<L>>> {
+        let inner = self.inner.read();
+        inner
+            .producers
+            .iter()
+            .map(|(group, members)| (group.clone(), members.values().cloned().collect()))
             .collect()
     }
 
@@ -399,6 +433,15 @@ fn leave<L>(consumers: &mut HashMap<String, Group<L>>, group: &str, link: u64) -
     true
 }
 
+fn leave_producers<L>(producers: &mut HashMap<String, BTreeMap<u64, Member<L>>>, group: &str, link: u64) {
+    if let Some(members) = producers.get_mut(group) {
+        members.remove(&link);
+        if members.is_empty() {
+            producers.remove(group);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -480,6 +523,7 @@ mod tests {
         assert!(matches!(table.look_up("h", "u"), Lookup::NoGroup));
         assert_eq!(table.closed(2), ["g"]);
         assert_eq!(table.counts(), (0, 0));
+        assert!(table.inner.read().clients.is_empty());
         assert!(table.inner.read().places.is_empty());
     }
 
@@ -500,6 +544,25 @@ mod tests {
         table.producer_seen("p", member(2, "b", 10));
         assert_eq!(table.silent_since(15), [Fake(2)]);
         assert_eq!(table.silent_since(21).len(), 2);
+    }
+
+    #[test]
+    fn a_client_is_found_by_its_id_wherever_it_moved() {
+        let table = ClientTable::default();
+        table.producer_seen("p", member(1, "a", 10));
+        assert_eq!(table.client("a"), Some(Fake(1)));
+        table.producer_seen("p", member(2, "a", 11));
+        assert_eq!(table.client("a"), Some(Fake(2)));
+        table.closed(1);
+        assert_eq!(
+            table.client("a"),
+            Some(Fake(2)),
+            "the old connection takes nothing with it"
+        );
+        table.producer_seen("p", member(2, "b", 12));
+        assert_eq!((table.client("a"), table.client("b")), (None, Some(Fake(2))));
+        table.closed(2);
+        assert_eq!(table.client("b"), None);
     }
 
     #[test]

@@ -69,6 +69,8 @@ settings! {
         flush_consumer_offset_interval: u64 = 5_000, "flushConsumerOffsetInterval", range: 10..=3_600_000, unit: "ms";
         /// Whether transactional sends are refused.
         reject_transaction_message: bool = false, "rejectTransactionMessage", live: true, important: true;
+        /// Whether replies of the request-reply pattern are also stored.
+        store_reply_message_enable: bool = true, "storeReplyMessageEnable", live: true;
         /// Age below which a transaction's producer is not asked about it.
         transaction_time_out: u64 = 6_000, "transactionTimeOut", range: 0..=86_400_000, unit: "ms", live: true, important: true;
         /// How often a producer is asked about a transaction.
@@ -145,9 +147,9 @@ settings! {
         /// Zone of those hours, such as Europe/Berlin. Empty: the process's.
         delete_when_time_zone: String = String::new(), "deleteWhenTimeZone";
         /// How long log files are kept.
-        file_reserved_time: u64 = 72, "fileReservedTime", range: 0..=876_000, unit: "hours";
+        file_reserved_time: u64 = 72, "fileReservedTime", range: 0..=876_000, unit: "hours", live: true;
         /// Use of the disk above which expired files go at any hour.
-        disk_max_used_space_ratio: u32 = 75, "diskMaxUsedSpaceRatio", range: 10..=95, unit: "percent";
+        disk_max_used_space_ratio: u32 = 75, "diskMaxUsedSpaceRatio", range: 10..=95, unit: "percent", live: true;
         /// What the store may use; ratios are then of this. 0: the whole disk.
         store_capacity_bytes: u64 = 0, "storeCapacityBytes", unit: "bytes";
         /// Whether files go before they expire when the disk runs full.
@@ -203,7 +205,7 @@ settings! {
         "waitTimeMillsInHeartbeatQueue" = "31000", "waitTimeMillsInTransactionQueue" = "3000",
         "enableCalcFilterBitMap" = "false", "expectConsumerNumUseFilter" = "32",
         "maxErrorRateOfBloomFilter" = "20", "filterDataCleanTimeSpan" = "86400000", "filterSupportRetry" = "false",
-        "storeReplyMessageEnable" = "true", "enableDetailStat" = "true", "autoDeleteUnusedStats" = "false",
+        "enableDetailStat" = "true", "autoDeleteUnusedStats" = "false",
         "isolateLogEnable" = "false", "offsetCheckInSlave" = "false", "duplicationEnable" = "false",
         "serverWorkerThreads" = "8", "serverCallbackExecutorThreads" = "0", "serverSelectorThreads" = "3",
         "serverOnewaySemaphoreValue" = "256", "serverAsyncSemaphoreValue" = "64",

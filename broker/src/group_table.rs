@@ -81,6 +81,10 @@ impl GroupTable {
         self.inner.read().groups.get(group).cloned()
     }
 
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.inner.read().groups.keys().cloned().collect()
+    }
+
     /// The group, made when it is missing and may be; and whether it was made now.
     pub(crate) fn get_or_create(
         &self,

@@ -50,6 +50,10 @@ pub(crate) fn table(core: &Core, now: i64) -> KvTable {
         figures.puts.bytes as f64 / figures.puts.messages as f64
     };
     set("putMessageAverageSize", format!("{average:?}"));
+    let (longest_put, longest_get) = core.stats.longest();
+    set("putMessageEntireTimeMax", longest_put.to_string());
+    set("getMessageEntireTimeMax", longest_get.to_string());
+    set("putMessageDistributeTime", core.stats.put_distribution());
     set("putTps", core.stats.rates(|t| t.put));
     set("getFoundTps", core.stats.rates(|t| t.get_found));
     set("getMissTps", core.stats.rates(|t| t.get_miss));

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -38,6 +39,23 @@ struct Days {
     today: Totals,
 }
 
+/// Upper ends in milliseconds of the spans that put times are sorted into, with Java's names of the spans.
+const PUT_SPANS: [(u64, &str); 13] = [
+    (0, "<=0ms"),
+    (10, "0~10ms"),
+    (50, "10~50ms"),
+    (100, "50~100ms"),
+    (200, "100~200ms"),
+    (500, "200~500ms"),
+    (1_000, "500ms~1s"),
+    (2_000, "1~2s"),
+    (3_000, "2~3s"),
+    (4_000, "3~4s"),
+    (5_000, "4~5s"),
+    (10_000, "5~10s"),
+    (u64::MAX, "10s~"),
+];
+
 /// All counters.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
@@ -49,6 +67,9 @@ pub(crate) struct Stats {
     transferred: AtomicU64,
     transferred_bytes: AtomicU64,
     sent_back: AtomicU64,
+    put_spans: [AtomicU64; PUT_SPANS.len()],
+    put_longest_millis: AtomicU64,
+    get_longest_millis: AtomicU64,
     samples: Mutex<VecDeque<(i64, Totals)>>,
     days: Mutex<Days>,
 }
@@ -57,6 +78,46 @@ impl Stats {
     pub(crate) fn stored(&self, messages: u64, bytes: u64) {
         self.put.fetch_add(messages, Ordering::Relaxed);
         self.put_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// How long the store took to take a message.
+    pub(crate) fn put_took(&self, took: Duration) {
+        let millis = took.as_millis() as u64;
+        let span = PUT_SPANS
+            .iter()
+            .position(|&(end, _)| millis <= end)
+            .unwrap_or(PUT_SPANS.len() - 1);
+        self.put_spans[span].fetch_add(1, Ordering::Relaxed);
+        if millis > self.put_longest_millis.load(Ordering::Relaxed) {
+            self.put_longest_millis.fetch_max(millis, Ordering::Relaxed);
+        }
+    }
+
+    /// How long the store took to answer a read.
+    pub(crate) fn get_took(&self, took: Duration) {
+        let millis = took.as_millis() as u64;
+        if millis > self.get_longest_millis.load(Ordering::Relaxed) {
+            self.get_longest_millis.fetch_max(millis, Ordering::Relaxed);
+        }
+    }
+
+    /// The longest put and the longest get, in milliseconds.
+    pub(crate) fn longest(&self) -> (u64, u64) {
+        (
+            self.put_longest_millis.load(Ordering::Relaxed),
+            self.get_longest_millis.load(Ordering::Relaxed),
+        )
+    }
+
+    /// How many puts took how long, as the runtime info spells it.
+    pub(crate) fn put_distribution(&self) -> String {
+        let mut text = String::new();
+        for ((_, name), count) in PUT_SPANS.iter().zip(&self.put_spans) {
+            for part in ["[", name, "]:", &count.load(Ordering::Relaxed).to_string(), " "] {
+                text.push_str(part);
+            }
+        }
+        text
     }
 
     pub(crate) fn put_refused(&self) {
@@ -159,6 +220,21 @@ mod tests {
         stats.stored(600, 1);
         stats.sample(1_010_000);
         assert_eq!(stats.rates(|t| t.put), "60.0 10.0 1.0");
+    }
+
+    #[test]
+    fn put_times_are_sorted_into_spans() {
+        let stats = Stats::default();
+        for micros in [10, 700, 9_000, 12_000_000] {
+            stats.put_took(Duration::from_micros(micros));
+        }
+        assert!(
+            stats
+                .put_distribution()
+                .starts_with("[<=0ms]:2 [0~10ms]:1 [10~50ms]:0 ")
+        );
+        assert!(stats.put_distribution().ends_with("[10s~]:1 "));
+        assert_eq!(stats.longest(), (12_000, 0));
     }
 
     #[test]

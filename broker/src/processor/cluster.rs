@@ -89,6 +89,10 @@ pub(crate) fn update_config(
     };
     kept.extend(&changed);
     json_table::save_durably(&path, kept.to_text().as_bytes())?;
+    core.store.set_retention(
+        new.file_reserved_time,
+        u8::try_from(new.disk_max_used_space_ratio).unwrap_or(95),
+    );
     let permission_changed = new.broker_permission != old.broker_permission;
     let now = now_ms();
     core.replace_settings(Arc::new(new), now);

@@ -1,9 +1,12 @@
-//! Who is connected: 38 for consumers themselves, 203, 204 and 300 for administrators.
+//! Who is connected: 38 for consumers themselves, 203, 204, 300 and 328 for administrators.
 
 use std::sync::Arc;
 
 use ferromq_protocol::Command;
-use ferromq_protocol::body::{Connection, ConsumerConnection, ConsumerIdList, GroupList, ProducerConnection};
+use ferromq_protocol::body::{
+    Connection, ConsumerConnection, ConsumerIdList, GroupList, ProducerConnection, ProducerInfo,
+    ProducerTable,
+};
 use ferromq_protocol::code::response;
 use ferromq_protocol::header::{ConsumerGroupHeader, ProducerGroupHeader, TopicHeader};
 use ferromq_remoting::{Conn, Outcome, RequestContext};
@@ -86,4 +89,20 @@ pub(crate) fn groups_of_topic(
     group_list.sort_unstable();
     group_list.dedup();
     Ok(json(request, &GroupList { group_list }))
+}
+
+/// Every producer by group.
+pub(crate) fn all_producers(core: &Arc<Core>, request: &Command) -> Outcome {
+    let info = |member: Member<Conn>| ProducerInfo {
+        remote_ip: member.link.peer().to_string(),
+        client_id: member.client_id,
+        language: member.language,
+        last_update_timestamp: member.seen,
+        version: member.version,
+    };
+    let groups = core.clients.all_producers().into_iter();
+    let data = groups
+        .map(|(group, members)| (group, members.into_iter().map(info).collect()))
+        .collect();
+    json(request, &ProducerTable { data })
 }

@@ -15,11 +15,13 @@ use crate::core::Core;
 mod admin;
 mod cluster;
 mod consumer;
+mod forward;
 mod heartbeat;
 mod lock;
 mod offset;
 mod pull;
 mod query;
+mod reply;
 mod send;
 mod send_back;
 mod stats;
@@ -110,6 +112,75 @@ fn parse<T: DeserializeOwned>(request: &Command, what: &str) -> Result<T, Refusa
         .map_err(|error| Refusal::system(format!("the request's body is no {what} in JSON: {error}")))
 }
 
+/// Quick requests, handled on the connection's task.
+const INLINE: &[(i32, Simple)] = &[
+    (code::QUERY_CONSUMER_OFFSET, offset::query),
+    (code::UPDATE_CONSUMER_OFFSET, offset::update),
+    (code::GET_MAX_OFFSET, offset::max),
+    (code::GET_CONSUMER_LIST_BY_GROUP, consumer::list),
+    (code::LOCK_BATCH_MQ, lock::lock),
+    (code::UNLOCK_BATCH_MQ, lock::unlock),
+];
+
+/// Requests of clients that may wait for the disk.
+const OF_CLIENTS: &[(i32, Simple)] = &[
+    (code::SEND_REPLY_MESSAGE, reply::handle),
+    (code::SEND_REPLY_MESSAGE_V2, reply::handle),
+    (code::CONSUMER_SEND_MSG_BACK, send_back::handle),
+    (code::HEART_BEAT, heartbeat::beat),
+    (code::UNREGISTER_CLIENT, heartbeat::unregister),
+    (code::CHECK_CLIENT_CONFIG, heartbeat::check_client),
+];
+
+/// Requests that may read from the disk.
+const QUERIES: &[(i32, Simple)] = &[
+    (code::QUERY_MESSAGE, query::by_key),
+    (code::VIEW_MESSAGE_BY_ID, query::by_id),
+    (code::GET_MIN_OFFSET, offset::min),
+    (code::SEARCH_OFFSET_BY_TIMESTAMP, offset::by_time),
+    (code::GET_EARLIEST_MSG_STORETIME, offset::earliest_time),
+    (code::GET_TOPIC_STATS_INFO, stats::topic),
+];
+
+/// Requests of administrators.
+const ADMINISTRATION: &[(i32, Simple)] = &[
+    (code::GET_BROKER_CONSUME_STATS, stats::all_groups),
+    (code::QUERY_CONSUME_TIME_SPAN, stats::time_spans),
+    (code::QUERY_CORRECTION_OFFSET, stats::correction),
+    (code::CLONE_GROUP_OFFSET, stats::clone_group),
+    (code::GET_CONSUMER_RUNNING_INFO, forward::running_info),
+    (code::CONSUME_MESSAGE_DIRECTLY, forward::consume_directly),
+    (code::INVOKE_BROKER_TO_RESET_OFFSET, forward::reset),
+    (
+        code::INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+        forward::consumer_status,
+    ),
+    (code::UPDATE_AND_CREATE_TOPIC, admin::put_topic),
+    (code::DELETE_TOPIC_IN_BROKER, admin::delete_topic),
+    (code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, admin::put_group),
+    (code::DELETE_SUBSCRIPTIONGROUP, admin::delete_group),
+    (code::UPDATE_BROKER_CONFIG, cluster::update_config),
+    (code::GET_CONSUMER_CONNECTION_LIST, consumer::consumers),
+    (code::GET_PRODUCER_CONNECTION_LIST, consumer::producers),
+    (code::QUERY_TOPIC_CONSUME_BY_WHO, consumer::groups_of_topic),
+    (code::GET_CONSUME_STATS, stats::group),
+];
+
+/// Requests of administrators that cannot be refused.
+const TABLES: &[(i32, Sure)] = &[
+    (code::GET_ALL_PRODUCER_INFO, consumer::all_producers),
+    (code::GET_ALL_TOPIC_CONFIG, admin::all_topics),
+    (code::GET_SYSTEM_TOPIC_LIST_FROM_BROKER, admin::system_topics),
+    (code::GET_ALL_SUBSCRIPTIONGROUP_CONFIG, admin::all_groups),
+    (code::GET_ALL_CONSUMER_OFFSET, admin::all_offsets),
+    (code::GET_ALL_DELAY_OFFSET, admin::all_delay_offsets),
+    (code::CLEAN_EXPIRED_CONSUMEQUEUE, admin::clean_expired_queues),
+    (code::CLEAN_UNUSED_TOPIC, admin::clean_unused_topics),
+    (code::DELETE_EXPIRED_COMMITLOG, admin::delete_expired_files),
+    (code::GET_BROKER_CONFIG, cluster::config),
+    (code::GET_BROKER_RUNTIME_INFO, cluster::runtime_info),
+];
+
 /// The table of all codes that this broker serves.
 pub(crate) fn dispatch(core: &Arc<Core>) -> Arc<Dispatch> {
     let mut table = Dispatch::builder();
@@ -147,24 +218,10 @@ pub(crate) fn dispatch(core: &Arc<Core>) -> Arc<Dispatch> {
         table.on(send, Run::Inline, whole(core, send::handle));
     }
     table.on(code::PULL_MESSAGE, Run::Inline, whole(core, pull::handle));
-    let inline: [(i32, Simple); 6] = [
-        (code::QUERY_CONSUMER_OFFSET, offset::query),
-        (code::UPDATE_CONSUMER_OFFSET, offset::update),
-        (code::GET_MAX_OFFSET, offset::max),
-        (code::GET_CONSUMER_LIST_BY_GROUP, consumer::list),
-        (code::LOCK_BATCH_MQ, lock::lock),
-        (code::UNLOCK_BATCH_MQ, lock::unlock),
-    ];
-    for (code, handler) in inline {
+    for &(code, handler) in INLINE {
         table.on(code, Run::Inline, simple(core, handler));
     }
-    let of_clients: [(i32, Simple); 4] = [
-        (code::CONSUMER_SEND_MSG_BACK, send_back::handle),
-        (code::HEART_BEAT, heartbeat::beat),
-        (code::UNREGISTER_CLIENT, heartbeat::unregister),
-        (code::CHECK_CLIENT_CONFIG, heartbeat::check_client),
-    ];
-    for (code, handler) in of_clients {
+    for &(code, handler) in OF_CLIENTS {
         table.on(code, Run::On(clients), simple(core, handler));
     }
     table.on(
@@ -172,44 +229,13 @@ pub(crate) fn dispatch(core: &Arc<Core>) -> Arc<Dispatch> {
         Run::On(transactions),
         simple(core, transaction::end),
     );
-    let queries: [(i32, Simple); 6] = [
-        (code::QUERY_MESSAGE, query::by_key),
-        (code::VIEW_MESSAGE_BY_ID, query::by_id),
-        (code::GET_MIN_OFFSET, offset::min),
-        (code::SEARCH_OFFSET_BY_TIMESTAMP, offset::by_time),
-        (code::GET_EARLIEST_MSG_STORETIME, offset::earliest_time),
-        (code::GET_TOPIC_STATS_INFO, stats::topic),
-    ];
-    for (code, handler) in queries {
+    for &(code, handler) in QUERIES {
         table.on(code, Run::On(query), simple(core, handler));
     }
-    let administration: [(i32, Simple); 9] = [
-        (code::UPDATE_AND_CREATE_TOPIC, admin::put_topic),
-        (code::DELETE_TOPIC_IN_BROKER, admin::delete_topic),
-        (code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, admin::put_group),
-        (code::DELETE_SUBSCRIPTIONGROUP, admin::delete_group),
-        (code::UPDATE_BROKER_CONFIG, cluster::update_config),
-        (code::GET_CONSUMER_CONNECTION_LIST, consumer::consumers),
-        (code::GET_PRODUCER_CONNECTION_LIST, consumer::producers),
-        (code::QUERY_TOPIC_CONSUME_BY_WHO, consumer::groups_of_topic),
-        (code::GET_CONSUME_STATS, stats::group),
-    ];
-    for (code, handler) in administration {
+    for &(code, handler) in ADMINISTRATION {
         table.on(code, Run::On(admin), simple(core, handler));
     }
-    let tables: [(i32, Sure); 10] = [
-        (code::GET_ALL_TOPIC_CONFIG, admin::all_topics),
-        (code::GET_SYSTEM_TOPIC_LIST_FROM_BROKER, admin::system_topics),
-        (code::GET_ALL_SUBSCRIPTIONGROUP_CONFIG, admin::all_groups),
-        (code::GET_ALL_CONSUMER_OFFSET, admin::all_offsets),
-        (code::GET_ALL_DELAY_OFFSET, admin::all_delay_offsets),
-        (code::CLEAN_EXPIRED_CONSUMEQUEUE, admin::clean_expired_queues),
-        (code::CLEAN_UNUSED_TOPIC, admin::clean_unused_topics),
-        (code::DELETE_EXPIRED_COMMITLOG, admin::delete_expired_files),
-        (code::GET_BROKER_CONFIG, cluster::config),
-        (code::GET_BROKER_RUNTIME_INFO, cluster::runtime_info),
-    ];
-    for (code, handler) in tables {
+    for &(code, handler) in TABLES {
         table.on(code, Run::On(admin), sure(core, handler));
     }
     table.build()

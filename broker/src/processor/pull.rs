@@ -158,7 +158,9 @@ fn touch(chunks: &[bytes::Bytes]) -> u64 {
 }
 
 fn look(core: &Arc<Core>, plan: &Plan, request: &Command) -> Look {
+    let began = Instant::now();
     let got = core.store.get(&get_request(plan), &plan.selector);
+    core.stats.get_took(began.elapsed());
     interpret(core, plan, request.reply(response::SUCCESS), got)
 }
 

@@ -197,6 +197,7 @@ fn accept(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<St
         (topic_name, queue_id)
     };
     let born_host = cx.conn.peer();
+    let began = Instant::now();
     let put = if header.batch {
         core.store.put_batch(PutBatch {
             topic: put_topic,
@@ -224,6 +225,7 @@ fn accept(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<St
             wait_store_ok: stored.wait,
         })
     };
+    core.stats.put_took(began.elapsed());
     let put = put.map_err(|error| put_refusal(core, &error))?;
     let unique = properties::get(header.properties, prop::UNIQ_KEY);
     Ok(Step::Done(acknowledge(core, request, queue_id, put, unique)))

@@ -1,15 +1,19 @@
+use std::sync::Arc;
+
 use ferromq_protocol::Command;
 use ferromq_protocol::body::{
     CheckClientRequestBody, ConsumeFromWhere, ConsumeType, ConsumerConnection, ConsumerData, ConsumerIdList,
     HeartbeatData, LockBatchRequestBody, LockBatchResponseBody, MessageModel, MessageQueue,
-    ProducerConnection, ProducerData, SubscriptionData, TopicConfigTable,
+    ProducerConnection, ProducerData, ResetOffsetBody, SubscriptionData, TopicConfigTable,
 };
 use ferromq_protocol::code::request;
 use ferromq_protocol::fastjson;
 use ferromq_protocol::header::{
-    ConsumerGroupHeader, ConsumerSendMsgBack, ProducerGroupHeader, PullMessage, UnregisterClient,
+    ConsumeMessageDirectly, ConsumerGroupHeader, ConsumerSendMsgBack, GetConsumerRunningInfo,
+    ProducerGroupHeader, PullMessage, ResetOffset, UnregisterClient, UpdateConsumerOffset,
 };
-use ferromq_protocol::message_id;
+use ferromq_protocol::{message_id, record};
+use ferromq_remoting::{Client, ClientConfig, Dispatch, Outcome, RequestContext, Run};
 
 use crate::support::{Peer, Rig, eventually};
 
@@ -260,5 +264,146 @@ async fn what_is_sent_back_comes_again_and_ends_among_the_dead_letters() {
 
     assert_eq!(rig.peer.call(back(i64::MAX - 7, 0)).await.code, 1);
     assert_eq!(rig.peer.call(back(-5, 0)).await.code, 1);
+    rig.stop().await;
+}
+
+/// A client that answers what the broker asks of it.
+fn answering() -> Client {
+    let mut table = Dispatch::builder();
+    table.on(
+        request::GET_CONSUMER_RUNNING_INFO,
+        Run::Inline,
+        Arc::new(|_: &RequestContext, asked: Command| -> Outcome {
+            asked.reply(0).with_body("running").into()
+        }),
+    );
+    table.on(
+        request::CONSUME_MESSAGE_DIRECTLY,
+        Run::Inline,
+        Arc::new(|_: &RequestContext, asked: Command| -> Outcome {
+            let Ok(record::Entry::Record(found)) = record::parse(&asked.body, record::Check::Crc) else {
+                panic!()
+            };
+            asked.reply(0).with_body(found.body.to_vec()).into()
+        }),
+    );
+    table.on(
+        request::PUSH_REPLY_MESSAGE_TO_CLIENT,
+        Run::Inline,
+        Arc::new(|_: &RequestContext, asked: Command| -> Outcome {
+            assert_eq!(asked.body, "the reply");
+            asked.reply(0).into()
+        }),
+    );
+    Client::new(ClientConfig::default(), table.build())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_are_asked_through_the_broker() {
+    let rig = Rig::start().await;
+    let client = answering();
+    client
+        .call(&rig.peer.addr, clustering("a", &["T"]), crate::support::LONG)
+        .await
+        .unwrap();
+    let info = |client_id| {
+        Command::request(request::GET_CONSUMER_RUNNING_INFO).with_header(&GetConsumerRunningInfo {
+            consumer_group: "CG",
+            client_id,
+            jstack_enable: false,
+        })
+    };
+    assert_eq!(rig.peer.ok(info("a")).await.body, "running");
+    assert_eq!(rig.peer.call(info("b")).await.code, 206);
+    let sent = rig.peer.send("T", 0, "directly").await;
+    let consume = |id| {
+        Command::request(request::CONSUME_MESSAGE_DIRECTLY).with_header(&ConsumeMessageDirectly {
+            consumer_group: "CG",
+            client_id: Some("a"),
+            msg_id: Some(id),
+            broker_name: None,
+        })
+    };
+    assert_eq!(rig.peer.ok(consume(&sent.id)).await.body, "directly");
+    assert_eq!(rig.peer.call(consume("nonsense")).await.code, 1);
+
+    let reply = |to: &str| {
+        let mut command = crate::support::send_command(
+            "DefaultCluster_REPLY_TOPIC",
+            0,
+            "the reply",
+            &format!("REPLY_TO_CLIENT\u{1}{to}"),
+        );
+        command.code = request::SEND_REPLY_MESSAGE_V2;
+        command
+    };
+    assert_eq!(rig.peer.ok(reply("a")).await.remark, None);
+    assert!(
+        rig.peer
+            .ok(reply("b"))
+            .await
+            .remark
+            .unwrap()
+            .contains("not connected")
+    );
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reset_is_told_to_the_groups_clients() {
+    let rig = Rig::start().await;
+    for _ in 0..3 {
+        for queue in 0..4 {
+            rig.peer.send("T", queue, "x").await;
+        }
+    }
+    for queue in 0..4 {
+        rig.peer.drain("T", queue, 0, 3).await;
+    }
+    let reset = |timestamp, is_force| {
+        Command::request(request::INVOKE_BROKER_TO_RESET_OFFSET).with_header(&ResetOffset {
+            topic: "T",
+            group: "CG",
+            timestamp,
+            is_force,
+        })
+    };
+    let none = rig.peer.call(reset(-1, true)).await;
+    assert!(none.code == 1 && none.remark.unwrap().contains("not exist"));
+    for queue_id in 0..4 {
+        let update = Command::request(request::UPDATE_CONSUMER_OFFSET).with_header(&UpdateConsumerOffset {
+            consumer_group: "CG",
+            topic: "T",
+            queue_id,
+            commit_offset: 1,
+        });
+        rig.peer.ok(update).await;
+    }
+    assert_eq!(rig.peer.call(reset(-1, true)).await.code, 206);
+    rig.peer.ok(clustering("a", &["T"])).await;
+    let offsets = |answer: &[u8]| -> Vec<i64> {
+        fastjson::from_slice::<ResetOffsetBody>(answer)
+            .unwrap()
+            .offset_table
+            .into_values()
+            .collect()
+    };
+    assert_eq!(offsets(&rig.peer.ok(reset(-1, true)).await.body), [3; 4]);
+    assert_eq!(
+        offsets(&rig.peer.ok(reset(-1, false)).await.body),
+        [1; 4],
+        "without force never forwards"
+    );
+    assert_eq!(offsets(&rig.peer.ok(reset(0, true)).await.body), [0; 4]);
+    eventually("the client was told each time", async || {
+        rig.peer
+            .received
+            .lock()
+            .iter()
+            .filter(|c| c.code == request::RESET_CONSUMER_CLIENT_OFFSET)
+            .count()
+            == 3
+    })
+    .await;
     rig.stop().await;
 }

@@ -192,6 +192,13 @@ impl Store {
         self.core().remove_expired_queues();
     }
 
+    /// Changes `fileReservedTime` (hours) and `diskMaxUsedSpaceRatio` (percent, 10 to 95) while running.
+    pub fn set_retention(&self, file_reserved_hours: u64, disk_max_used_space_ratio: u8) {
+        self.core()
+            .disk
+            .set_retention(file_reserved_hours, disk_max_used_space_ratio);
+    }
+
     /// Has expired log files deleted soon, whatever the hour.
     pub fn delete_expired_files(&self) {
         self.core().ask_to_clean();

@@ -29,9 +29,14 @@ pub(crate) struct DiskState {
     no_space: AtomicBool,
     manual: AtomicU32,
     aligned_to: AtomicI64,
+    /// Retention as changed at run time, hours and percent; `UNCHANGED` stands for the configuration's.
+    reserved_hours: AtomicU64,
+    max_used: AtomicU64,
     hours: Vec<i8>,
     zone: TimeZone,
 }
+
+const UNCHANGED: u64 = u64::MAX;
 
 impl DiskState {
     pub(crate) fn new(hours: Vec<i8>, zone: TimeZone) -> Self {
@@ -41,6 +46,8 @@ impl DiskState {
             no_space: AtomicBool::new(false),
             manual: AtomicU32::new(0),
             aligned_to: AtomicI64::new(-1),
+            reserved_hours: AtomicU64::new(UNCHANGED),
+            max_used: AtomicU64::new(UNCHANGED),
             hours,
             zone,
         }
@@ -51,6 +58,23 @@ impl DiskState {
         (
             f64::from_bits(self.log.load(Ordering::Acquire)),
             f64::from_bits(self.queues.load(Ordering::Acquire)),
+        )
+    }
+
+    /// From now on keeps files for that many hours, and that percentage of the disk free of expired ones.
+    pub(crate) fn set_retention(&self, reserved_hours: u64, max_used: u8) {
+        self.reserved_hours
+            .store(reserved_hours.min(UNCHANGED - 1), Ordering::Release);
+        self.max_used.store(u64::from(max_used), Ordering::Release);
+    }
+
+    /// Hours and percentage in force.
+    fn retention(&self, configured: (u64, u8)) -> (u64, u8) {
+        let hours = self.reserved_hours.load(Ordering::Acquire);
+        let max_used = self.max_used.load(Ordering::Acquire);
+        (
+            if hours == UNCHANGED { configured.0 } else { hours },
+            u8::try_from(max_used).unwrap_or(configured.1),
         )
     }
 
@@ -140,18 +164,18 @@ impl Core {
             .collect();
         let now = self.config.clock.now();
         let percent = |p: u8| f64::from(p) / 100.0;
+        let (reserved_hours, max_used) = self.disk.retention((
+            self.config.file_reserved_hours,
+            self.config.disk_max_used_space_ratio,
+        ));
         let snapshot = Snapshot {
             modified: &modified,
             now,
             hour: plan::hour_at(&self.disk.zone, now),
             hours: &self.disk.hours,
-            reserved: self
-                .config
-                .file_reserved_hours
-                .saturating_mul(3_600_000)
-                .min(i64::MAX as u64 / 4) as i64,
+            reserved: reserved_hours.saturating_mul(3_600_000).min(i64::MAX as u64 / 4) as i64,
             used: log_used.max(queue_used),
-            max_used: percent(self.config.disk_max_used_space_ratio.clamp(10, 95)),
+            max_used: percent(max_used.clamp(10, 95)),
             force_used: percent(self.config.disk_space_clean_forcibly_ratio),
             may_force: self.config.clean_file_forcibly_enable,
             manual,
