@@ -252,7 +252,9 @@ impl<L: Link> ClientTable<L> {
     pub(crate) fn producer_seen(&self, group: &str, member: Member<L>) {
         let id = member.link.id();
         let mut inner = self.inner.write();
-        if let Some(known) = inner.producers.get_mut(group).and_then(|g| g.get_mut(&id)) {
+        if let Some(known) = inner.producers.get_mut(group).and_then(|g| g.get_mut(&id))
+            && known.client_id == member.client_id
+        {
             *known = member;
             return;
         }
