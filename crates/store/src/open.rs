@@ -140,7 +140,7 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
     let size = config.commit_log_file_size;
     let files = commit_log::list(&log_dir, size)?;
     let start = start_file(&config, &checkpoint, &files, abnormal)?;
-    let (index, index_from) = KeyIndex::load(
+    let index = KeyIndex::load(
         &index_dir,
         config.max_hash_slot_num,
         config.max_index_num,
@@ -170,7 +170,7 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
         abnormal,
         progress,
     };
-    let found = recovery.run(&config, &dispatch, index_from)?;
+    let found = recovery.run(&config, &dispatch)?;
     let (segments, writer) = commit_log::settle(&files, size, found.end)?;
     let log = CommitLog::new(
         &log_dir,
@@ -178,6 +178,8 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
         segments,
         writer,
         found.last_time,
+        // After a kill the last records may be in the page cache only: the next sync takes them along.
+        if abnormal { start } else { found.end },
         config.clock.clone(),
     )
     .map_err(io_error("start allocating in", &log_dir))?;
@@ -219,15 +221,11 @@ struct Found {
 }
 
 impl Recovery<'_> {
-    fn run(
-        &self,
-        config: &StoreConfig,
-        dispatch: &Dispatch,
-        index_from: Option<i64>,
-    ) -> Result<Found, OpenError> {
+    fn run(&self, config: &StoreConfig, dispatch: &Dispatch) -> Result<Found, OpenError> {
         let queue_dir = config.consume_queue_dir();
         let queue_error = |e| io_error("repair", &queue_dir)(e);
         let log_error = |e| io_error("read", &config.commit_log_dir())(e);
+        let index_error = |e| io_error("repair", &config.index_dir())(e);
         self.progress.set_stage(Stage::Recovering);
         let Some(last) = self.files.last() else {
             // Queues without a log say nothing.
@@ -240,6 +238,7 @@ impl Recovery<'_> {
                     fs::remove_dir_all(topic.path()).map_err(io_error("delete", &topic.path()))?;
                 }
             }
+            dispatch.index.cut(0).map_err(index_error)?;
             return Ok(Found {
                 end: 0,
                 last_time: 0,
@@ -271,13 +270,9 @@ impl Recovery<'_> {
             for queue in &lacking {
                 dispatch.fill(queue, start as i64).map_err(queue_error)?;
             }
-            if let Some(from) = index_from.filter(|_| dispatch.index_enabled) {
-                let from = (from.max(0) as u64).max(files[0].base);
-                let mut visit = |record: &Record<'_>, _: &[u8]| -> io::Result<Visit> {
-                    dispatch.index(record, &record.properties_text())?;
-                    Ok(Visit::Continue(()))
-                };
-                commit_log::scan(files, size, from, start, Check::None, &mut |_| {}, &mut visit)
+            if dispatch.index_enabled {
+                // What is indexed ends with a record; those behind it may or may not have had keys.
+                self.index_again(dispatch, dispatch.index.end().1, start)
                     .map_err(log_error)?;
             }
             let mut visit = |record: &Record<'_>, bytes: &[u8]| -> io::Result<Visit> {
@@ -323,8 +318,35 @@ impl Recovery<'_> {
                 dispatched,
             }
         };
+        if let Some(from) = dispatch.index.cut(found.end as i64).map_err(index_error)?
+            && dispatch.index_enabled
+        {
+            self.index_again(dispatch, from, found.end).map_err(log_error)?;
+        }
         self.progress.set_done(self.progress.total());
         Ok(found)
+    }
+
+    /// Adds the keys of the records in a range of the log to the index.
+    fn index_again(&self, dispatch: &Dispatch, from: i64, to: u64) -> io::Result<()> {
+        let from = (from.max(0) as u64).max(self.files.first().map_or(0, |f| f.base));
+        if from >= to {
+            return Ok(());
+        }
+        let mut visit = |record: &Record<'_>, _: &[u8]| -> io::Result<Visit> {
+            dispatch.index(record, &record.properties_text())?;
+            Ok(Visit::Continue(()))
+        };
+        commit_log::scan(
+            self.files,
+            self.size,
+            from,
+            to,
+            Check::None,
+            &mut |_| {},
+            &mut visit,
+        )?;
+        Ok(())
     }
 
     /// Compares the last unit of each queue with the record that it points to, if that is at or above log offset `from`.

@@ -101,7 +101,7 @@ impl Core {
         let interval = Duration::from_millis(self.config.flush_delay_offset_interval.max(1));
         let mut saved = Instant::now();
         while !self.stopping() && !self.closing.load(Ordering::Acquire) {
-            let seen = self.dispatched();
+            let depth = self.schedule_depth();
             let next = (1..=self.config.delay_levels.max_level())
                 .filter_map(|level| self.deliver_level(level))
                 .min();
@@ -115,11 +115,8 @@ impl Core {
                 Duration::from_millis(due.saturating_sub(self.config.clock.now()).max(0) as u64).min(most)
             });
             if !wait.is_zero() {
-                let depth = self.schedule_depth();
                 self.delay_signal.wait(wait, || {
-                    self.stopping()
-                        || self.closing.load(Ordering::Acquire)
-                        || (self.dispatched() != seen && self.schedule_depth() != depth)
+                    self.stopping() || self.closing.load(Ordering::Acquire) || self.schedule_depth() != depth
                 });
             }
         }

@@ -205,6 +205,14 @@ impl Core {
                     tracing::error!(path = %segment.path().display(), %error, "cannot delete a log file; its messages are gone, its space is not");
                 }
             }
+            if reason == Reason::Forced {
+                // Young files go only as long as they have to.
+                let (log, queues) = self.measure();
+                self.disk.set(log, queues);
+                if log.max(queues) <= f64::from(self.config.disk_space_clean_forcibly_ratio) / 100.0 {
+                    return;
+                }
+            }
             if n + 1 < count {
                 self.clean_signal.wait(pause, || self.stopping());
             }

@@ -60,13 +60,14 @@ struct Writing {
 }
 
 impl CommitLog {
-    /// A log of recovered files; `writer` belongs to the last one.
+    /// A log of recovered files; `writer` belongs to the last one. Below `flushed` it's known to be on the disk.
     pub(crate) fn new(
         dir: &Path,
         size: u64,
         segments: Vec<Arc<Segment>>,
         writer: Option<MapWriter>,
         last_time: i64,
+        flushed: u64,
         clock: Clock,
     ) -> io::Result<Self> {
         let max = segments.last().map_or(0, |s| s.readable_end());
@@ -81,7 +82,7 @@ impl CommitLog {
             }),
             clock,
             max: AtomicU64::new(max),
-            flushed: AtomicU64::new(max),
+            flushed: AtomicU64::new(flushed.min(max)),
             one_flush: Mutex::new(()),
             last_time: AtomicI64::new(last_time),
             locked_at: AtomicI64::new(0),

@@ -49,15 +49,15 @@ fn parse_name(name: &std::ffi::OsStr) -> Option<u64> {
 }
 
 impl KeyIndex {
-    /// Loads the files in `dir`. After a stop that wasn't in order, those with something newer than `kept_until` are deleted;
-    /// then the log offset from which to index again comes back.
+    /// Loads the files in `dir`. After a stop that wasn't in order, those from the first on that has something newer than
+    /// `kept_until` are deleted; indexing has to go on from [`KeyIndex::end`].
     pub(crate) fn load(
         dir: &Path,
         slots: u32,
         entries: u32,
         clock: Clock,
         kept_until: Option<i64>,
-    ) -> io::Result<(Self, Option<i64>)> {
+    ) -> io::Result<Self> {
         let shape = Shape { slots, entries };
         let mut names = Vec::new();
         match fs::read_dir(dir) {
@@ -65,18 +65,17 @@ impl KeyIndex {
             other => {
                 for entry in other? {
                     let entry = entry?;
-                    match parse_name(&entry.file_name()) {
-                        Some(name) => names.push((name, entry.path())),
-                        None => {
-                            tracing::warn!(path = %entry.path().display(), "skipping what is no index file");
-                        }
+                    if let Some(name) = parse_name(&entry.file_name()) {
+                        names.push((name, entry.path()));
+                    } else {
+                        tracing::warn!(path = %entry.path().display(), "skipping what is no index file");
                     }
                 }
             }
         }
         names.sort();
         let mut files = Vec::new();
-        let mut again = None;
+        let mut dropping = false;
         for (_, path) in names {
             let file = File::options().read(true).write(true).open(&path)?;
             let len = file.metadata()?.len();
@@ -91,13 +90,9 @@ impl KeyIndex {
             let bad = header.count as u32 > entries
                 || header.begin_offset < 0
                 || header.end_offset < header.begin_offset;
-            if bad || kept_until.is_some_and(|until| header.end_time > until) {
-                let from = files.last().map_or_else(
-                    || if bad { 0 } else { header.begin_offset },
-                    |f: &Arc<Indexed>| f.header.lock().end_offset,
-                );
-                again = Some(again.map_or(from, |a: i64| a.min(from)));
-                tracing::info!(path = %path.display(), from, "dropping an index file that may be incomplete, indexing again");
+            dropping |= kept_until.is_some_and(|until| bad || header.end_time > until);
+            if dropping || bad {
+                tracing::info!(path = %path.display(), "dropping an index file that may be incomplete");
                 fs::remove_file(&path)?;
                 continue;
             }
@@ -106,14 +101,13 @@ impl KeyIndex {
                 header: Mutex::new(header),
             }));
         }
-        let index = Self {
+        Ok(Self {
             dir: dir.to_owned(),
             shape,
             clock,
             files: RwLock::new(files),
             writer: Mutex::new(None),
-        };
-        Ok((index, again))
+        })
     }
 
     /// Adds a record under each of `keys`, unless the index is already beyond it.
@@ -197,6 +191,25 @@ impl KeyIndex {
             let header = f.header.lock();
             (header.end_time, header.end_offset)
         })
+    }
+
+    /// Deletes files with something at or beyond log offset `end`: the log was cut there. Returns from where to index again.
+    pub(crate) fn cut(&self, end: i64) -> io::Result<Option<i64>> {
+        let mut writer = self.writer.lock();
+        let mut files = self.files.write();
+        let kept = files
+            .iter()
+            .position(|f| f.header.lock().end_offset >= end)
+            .unwrap_or(files.len());
+        if kept == files.len() {
+            return Ok(None);
+        }
+        *writer = None;
+        for file in files.drain(kept..) {
+            tracing::info!(path = %file.path.display(), end, "dropping an index file that reaches beyond the log");
+            fs::remove_file(&file.path)?;
+        }
+        Ok(Some(files.last().map_or(0, |f| f.header.lock().end_offset)))
     }
 
     /// Bytes of the files, counted as if they had no holes.
@@ -302,8 +315,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let checkpoint = Checkpoint::load(&dir.path().join("checkpoint")).unwrap();
         let at = dir.path().join("index");
-        let (index, again) = KeyIndex::load(&at, 50, 10, Clock::manual(1_000_000), None).unwrap();
-        assert_eq!(again, None);
+        let index = KeyIndex::load(&at, 50, 10, Clock::manual(1_000_000), None).unwrap();
         for n in 0..40 {
             index
                 .add(
@@ -332,8 +344,11 @@ mod tests {
         assert_eq!(fs::read_dir(&at).unwrap().count(), files - deleted);
         // After a crash the newest file, which the checkpoint doesn't cover, is made again.
         drop(index);
-        let (index, again) =
-            KeyIndex::load(&at, 50, 10, Clock::manual(1_000_000), Some(checkpoint.index())).unwrap();
-        assert_eq!(again, Some(index.end().1));
+        let clock = Clock::manual(1_000_000);
+        let index = KeyIndex::load(&at, 50, 10, clock, Some(checkpoint.index())).unwrap();
+        assert!(index.end().1 > 0 && index.end().1 < 3_900);
+        assert_eq!(index.cut(index.end().1 + 1).unwrap(), None);
+        let from = index.cut(index.end().1).unwrap().unwrap();
+        assert_eq!(from, index.end().1);
     }
 }

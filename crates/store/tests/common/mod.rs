@@ -106,7 +106,10 @@ pub fn messages(result: &GetResult) -> Vec<(i64, Vec<u8>)> {
         }
     }
     assert_eq!(found.len(), result.count);
-    assert_eq!(result.chunks.iter().map(bytes::Bytes::len).sum::<usize>(), result.bytes);
+    assert_eq!(
+        result.chunks.iter().map(bytes::Bytes::len).sum::<usize>(),
+        result.bytes
+    );
     found
 }
 
