@@ -8,6 +8,7 @@ use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use tokio_util::task::TaskTracker;
 
 /// What all controllers share.
 pub struct Context {
@@ -23,6 +24,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Where brokers were last met.
     pub directory: Directory,
+    /// Passes under way: each holds a token, so that a stop can wait for them.
+    pub passes: TaskTracker,
 }
 
 impl std::fmt::Debug for Context {

@@ -59,6 +59,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
         admin: Admin::new(&client_config).context("set up calls to brokers")?,
         metrics: Metrics::default(),
         directory: Directory::default(),
+        passes: TaskTracker::new(),
         settings,
     });
 
@@ -84,14 +85,9 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
             Box::pin(brokercluster::run(Arc::clone(&cx), stop.clone())),
             Box::pin(topic::run(Arc::clone(&cx), stop.clone())),
         );
-        tokio::pin!(controllers);
         tokio::select! {
-            _ = &mut controllers => {}
-            () = stop.cancelled() => {
-                if tokio::time::timeout(DRAIN, &mut controllers).await.is_err() {
-                    tracing::warn!("passes did not end in {DRAIN:?} and are given up; the next start takes them up");
-                }
-            }
+            _ = controllers => {}
+            () = drained(&cx, &stop) => {}
         }
     }
     let by_signal = stop.is_cancelled();
@@ -103,6 +99,16 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     anyhow::ensure!(by_signal, "the controllers ended by themselves");
     tracing::info!("ferromq-operator stopped");
     Ok(())
+}
+
+/// Ends when a stop was asked for and the passes under way have ended. The controllers begin no new ones then, but their
+/// own end is not waited for: their streams may sleep on after the last pass.
+async fn drained(cx: &Context, stop: &CancellationToken) {
+    stop.cancelled().await;
+    cx.passes.close();
+    if tokio::time::timeout(DRAIN, cx.passes.wait()).await.is_err() {
+        tracing::warn!("passes did not end in {DRAIN:?} and are given up; the next start takes them up");
+    }
 }
 
 /// Waits until both kinds can be listed; false when told to stop.

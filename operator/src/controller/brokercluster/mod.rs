@@ -71,6 +71,7 @@ pub async fn run(cx: Arc<Context>, stop: CancellationToken) {
 }
 
 async fn pass(cluster: Arc<BrokerCluster>, cx: Arc<Context>) -> Result<Action, Error> {
+    let _under_way = cx.passes.token();
     let begun = Instant::now();
     let result = Box::pin(reconcile(&cluster, &cx)).await;
     finish(&cx, KIND, begun, &result);

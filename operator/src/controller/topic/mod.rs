@@ -106,6 +106,7 @@ fn matters_to_topics(cluster: &BrokerCluster) -> u64 {
 }
 
 async fn pass(topic: Arc<Topic>, shared: Arc<Shared>) -> Result<Action, Error> {
+    let _under_way = shared.cx.passes.token();
     let begun = Instant::now();
     let result = Box::pin(reconcile(&topic, &shared)).await;
     finish(&shared.cx, KIND, begun, &result);
