@@ -213,25 +213,27 @@ impl Client {
         heart.beat(heartbeat).await;
     }
 
-    pub(crate) async fn leave_consumers(&self, group: &str) {
-        {
-            let mut members = self.inner.members.lock();
-            let Some(entry) = members.consumers.get_mut(group) else {
-                return;
-            };
-            entry.0 -= 1;
-            if entry.0 > 0 {
-                return;
-            }
+    /// Takes one consumer off the heartbeats; true if it was the group's last here.
+    pub(crate) fn drop_consumer(&self, group: &str) -> bool {
+        let mut members = self.inner.members.lock();
+        let Some(entry) = members.consumers.get_mut(group) else {
+            return false;
+        };
+        entry.0 -= 1;
+        let last = entry.0 == 0;
+        if last {
             members.consumers.remove(group);
         }
+        last
+    }
+
+    /// Tells the brokers that this client has left a group.
+    pub(crate) async fn unregister_consumer(&self, group: &str) {
         let brokers = self.inner.routes.brokers(false);
-        join_all(
-            brokers
-                .into_iter()
-                .map(|broker| self.unregister(broker, None, Some(group))),
-        )
-        .await;
+        let farewells = brokers
+            .into_iter()
+            .map(|broker| self.unregister(broker, None, Some(group)));
+        join_all(farewells).await;
     }
 
     /// Runs something beside the caller, owned and ended by this client.

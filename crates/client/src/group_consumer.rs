@@ -98,6 +98,7 @@ pub struct GroupConsumer {
     shared: Arc<Shared>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    left: bool,
 }
 
 #[derive(Debug)]
@@ -110,6 +111,12 @@ struct Shared {
 impl Drop for GroupConsumer {
     fn drop(&mut self) {
         self.stop.cancel();
+        if !self.left {
+            self.shared
+                .consumer
+                .client()
+                .drop_consumer(&self.shared.config.group);
+        }
     }
 }
 
@@ -137,6 +144,7 @@ impl GroupConsumer {
             shared,
             tasks,
             stop,
+            left: false,
         })
     }
 
@@ -165,16 +173,16 @@ impl GroupConsumer {
     ///
     /// # Errors
     /// That the offsets could not be stored; the group is left all the same.
-    pub async fn shutdown(self) -> Result<()> {
+    pub async fn shutdown(mut self) -> Result<()> {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
         let stored = self.shared.store().await;
-        self.shared
-            .consumer
-            .client()
-            .leave_consumers(&self.shared.config.group)
-            .await;
+        let (client, group) = (self.shared.consumer.client(), &self.shared.config.group);
+        self.left = true;
+        if client.drop_consumer(group) {
+            client.unregister_consumer(group).await;
+        }
         stored
     }
 }

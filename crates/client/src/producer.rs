@@ -374,15 +374,11 @@ impl Producer {
             Some(response::TOPIC_NOT_EXIST | response::NO_PERMISSION)
         );
         if unreachable || outdated {
-            let (routes, topic) = (self.inner.client.inner().routes.clone(), topic.to_owned());
-            self.inner.client.spawn(async move {
-                if let Err(error) = routes.refresh(&topic).await {
-                    tracing::debug!(topic, %error, "the route could not be refreshed after a failed send");
-                    if matches!(error, ClientError::NoRoute { .. }) && outdated {
-                        routes.forget(&topic);
-                    }
-                }
-            });
+            let routes = self.inner.client.inner().routes.clone();
+            let (topic, gone) = (topic.to_owned(), error.code() == Some(response::TOPIC_NOT_EXIST));
+            self.inner
+                .client
+                .spawn(async move { routes.refresh_after_failure(&topic, gone).await });
         }
     }
 

@@ -12,7 +12,7 @@ use ferromq_protocol::body::TopicRouteData;
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::Command;
 use futures::future::join_all;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::error::{ClientError, Result};
 use crate::link::{self, Link};
@@ -20,6 +20,9 @@ use crate::route::Route;
 
 /// A provisional route is looked up anew after this time, so that a created topic's real queues are soon known.
 const PROVISIONAL_FOR: Duration = Duration::from_secs(2);
+
+/// Pause between two refreshes of one topic's route that failures ask for.
+const URGENT_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
 struct Entry {
@@ -32,6 +35,8 @@ struct Entry {
 pub(crate) struct RouteCache {
     link: Link,
     entries: Arc<RwLock<HashMap<String, Entry>>>,
+    /// When a failed send last had a topic's route refreshed.
+    urgent: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
 impl RouteCache {
@@ -39,6 +44,7 @@ impl RouteCache {
         Self {
             link,
             entries: Arc::default(),
+            urgent: Arc::default(),
         }
     }
 
@@ -85,6 +91,27 @@ impl RouteCache {
         Ok(route)
     }
 
+    /// Refreshes a topic's route after a failure, but not again within a second: many sends fail at once when a broker
+    /// dies, and the name servers should not feel it. `gone` says that a broker does not have the topic: its route is
+    /// then not kept when no name server has one either.
+    pub(crate) async fn refresh_after_failure(&self, topic: &str, gone: bool) {
+        let now = Instant::now();
+        {
+            let mut urgent = self.urgent.lock();
+            urgent.retain(|_, at| now.duration_since(*at) < URGENT_EVERY);
+            if urgent.contains_key(topic) {
+                return;
+            }
+            urgent.insert(topic.to_owned(), now);
+        }
+        if let Err(error) = self.refresh(topic).await {
+            tracing::debug!(topic, %error, "the route could not be refreshed after a failed send");
+            if gone && matches!(error, ClientError::NoRoute { .. }) {
+                self.forget(topic);
+            }
+        }
+    }
+
     /// Refreshes every route in the cache. Failures are logged; the old routes stay.
     pub(crate) async fn refresh_all(&self) {
         let topics: Vec<String> = self.entries.read().keys().cloned().collect();
@@ -96,8 +123,7 @@ impl RouteCache {
         join_all(refreshes).await;
     }
 
-    /// Forgets a topic, for example because its broker says that it does not exist.
-    pub(crate) fn forget(&self, topic: &str) {
+    fn forget(&self, topic: &str) {
         self.entries.write().remove(topic);
     }
 

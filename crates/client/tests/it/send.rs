@@ -326,3 +326,26 @@ async fn a_closed_client_refuses() {
         attempts[0].error
     );
 }
+
+#[tokio::test]
+async fn the_route_of_a_topic_that_is_gone_is_given_up() {
+    let cluster = Cluster::start(&["a"], 1);
+    let client = cluster.client();
+    let producer = client.producer(config().with_retries(0));
+    within("send", producer.send(Message::new("T", "x")))
+        .await
+        .unwrap();
+    cluster.names.remove_route("T");
+    cluster.broker("a").refuse_sends(&[(17, "no such topic"); 200]);
+    let given_up = async {
+        loop {
+            match producer.send(Message::new("T", "x")).await.unwrap_err() {
+                ClientError::NoRoute { .. } => break,
+                error => assert_eq!(error.code(), Some(17), "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    within("give the route up", given_up).await;
+    client.shutdown().await;
+}
