@@ -55,6 +55,8 @@ pub(crate) struct Files {
 pub(crate) struct Core {
     pub(crate) identity: Identity,
     settings: SharedSettings,
+    /// Held while settings are changed.
+    pub(crate) changing_settings: Mutex<()>,
     /// Version of the settings, told to administrators.
     pub(crate) settings_version: Mutex<DataVersion>,
     pub(crate) store: Store,
@@ -118,6 +120,7 @@ impl Core {
         Self {
             identity: parts.identity,
             settings: parts.settings,
+            changing_settings: Mutex::new(()),
             settings_version: Mutex::new(DataVersion {
                 counter: 0,
                 timestamp: parts.now,

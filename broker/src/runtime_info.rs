@@ -2,6 +2,7 @@
 //! administration tools read.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use ferromq_protocol::body::KvTable;
 
@@ -16,6 +17,25 @@ fn age(millis: i64) -> String {
         "[ {days} days, {hours} hours, {minutes} minutes, {} seconds ]",
         seconds % 60
     )
+}
+
+/// `10.5 GiB`, as Java prints sizes.
+fn size(bytes: u64) -> String {
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
+    while value >= 1024.0 && unit < 5 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][unit])
+}
+
+fn capacity(dir: &Path) -> String {
+    let (total, free) =
+        rustix::fs::statvfs(dir).map_or((0, 0), |at| (at.f_blocks * at.f_frsize, at.f_bfree * at.f_frsize));
+    format!("Total : {}, Free : {}.", size(total), size(free))
 }
 
 /// All figures, as of `now` (milliseconds since the epoch).
@@ -53,6 +73,10 @@ pub(crate) fn table(core: &Core, now: i64) -> KvTable {
     let (longest_put, longest_get) = core.stats.longest();
     set("putMessageEntireTimeMax", longest_put.to_string());
     set("getMessageEntireTimeMax", longest_get.to_string());
+    set("putLatency99", format!("{:.2}", core.stats.put_within(0.99)));
+    set("putLatency999", format!("{:.2}", core.stats.put_within(0.999)));
+    // There is no such pool here; Java says this of a pool that is off.
+    set("remainTransientStoreBufferNumbs", i32::MAX.to_string());
     set("putMessageDistributeTime", core.stats.put_distribution());
     set("putTps", core.stats.rates(|t| t.put));
     set("getFoundTps", core.stats.rates(|t| t.get_found));
@@ -76,7 +100,7 @@ pub(crate) fn table(core: &Core, now: i64) -> KvTable {
     set("consumeQueueDiskRatio", format!("{:?}", figures.queue_disk_ratio));
     set(
         "commitLogDirCapacity",
-        format!("used: {:.1} %", figures.log_disk_ratio * 100.0),
+        capacity(&core.store.config().commit_log_dir()),
     );
     set("dispatchBehindBytes", figures.dispatch_behind.to_string());
     set("dispatchMaxBuffer", "0".to_owned());
@@ -117,6 +141,14 @@ pub(crate) fn table(core: &Core, now: i64) -> KvTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_written_as_java_does() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(size(10 << 30), "10.0 GiB");
+        assert_eq!(size(u64::MAX), "16.0 EiB");
+    }
 
     #[test]
     fn ages_are_written_as_java_does() {

@@ -109,6 +109,20 @@ impl Stats {
         )
     }
 
+    /// The time in milliseconds within which that part of the puts was done, as far as the spans tell.
+    pub(crate) fn put_within(&self, part: f64) -> f64 {
+        let counts: Vec<u64> = self.put_spans.iter().map(|c| c.load(Ordering::Relaxed)).collect();
+        let wanted = counts.iter().sum::<u64>() as f64 * part;
+        let mut seen = 0;
+        for (&(end, _), count) in PUT_SPANS.iter().zip(counts) {
+            seen += count;
+            if seen as f64 >= wanted {
+                return end.min(self.put_longest_millis.load(Ordering::Relaxed)) as f64;
+            }
+        }
+        0.0
+    }
+
     /// How many puts took how long, as the runtime info spells it.
     pub(crate) fn put_distribution(&self) -> String {
         let mut text = String::new();
@@ -235,6 +249,14 @@ mod tests {
         );
         assert!(stats.put_distribution().ends_with("[10s~]:1 "));
         assert_eq!(stats.longest(), (12_000, 0));
+        assert_eq!(
+            (
+                stats.put_within(0.5),
+                stats.put_within(0.75),
+                stats.put_within(0.99)
+            ),
+            (0.0, 10.0, 12_000.0)
+        );
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub(crate) fn update_config(
     if asked.is_empty() {
         return Ok(ok(request));
     }
+    // One change at a time: each starts from what the one before left, on disk too.
+    let _one = core.changing_settings.lock();
     let old = core.settings();
     let black: Vec<&str> = old
         .config_black_list

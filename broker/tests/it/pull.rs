@@ -148,3 +148,22 @@ async fn pulls_that_cannot_be_are_refused_with_their_code() {
     assert_eq!(rig.peer.call(plain).await.code, 24);
     rig.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_memory_does_not_hold_is_read_from_the_disk() {
+    let rig = Rig::start_with(|s| s.access_message_in_memory_max_ratio = 0).await;
+    let sent: Vec<String> = (0..60).map(|n| n.to_string()).collect();
+    for body in &sent {
+        rig.peer.send("T", 0, body).await;
+    }
+    assert_eq!(rig.peer.drain("T", 0, 0, 60).await, sent);
+    assert!(
+        rig.peer.pull("T", 0, 0).await.bodies.len() <= 8,
+        "small portions from the disk"
+    );
+    // Held at the end and woken, as ever.
+    let pull = rig.peer.call(pull_command("T", 0, 60, 600_000));
+    let (pulled, _) = tokio::join!(pull, rig.peer.send("T", 0, "next"));
+    assert_eq!(Pulled::of(&pulled).bodies, ["next"]);
+    rig.stop().await;
+}

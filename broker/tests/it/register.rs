@@ -93,7 +93,7 @@ async fn without_force_only_news_are_sent() {
     let server = name_server(dir.path(), 0).await;
     let names = Peer::new(server.local_addr().to_string());
     let rig = Rig::start_with(|s| {
-        s.namesrv_addr = server.local_addr().to_string();
+        s.namesrv_addr = format!("localhost:{}", server.local_addr().port());
         s.force_register = false;
         s.compressed_register = true;
     })

@@ -221,3 +221,21 @@ async fn a_full_disk_refuses_sends_and_loses_nothing() {
     );
     assert_eq!(rig.peer.drain("T", 0, 0, acknowledged).await.len(), acknowledged);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn safety_is_waited_for_when_it_is_asked_for() {
+    let rig = Rig::start_with(|s| s.flush_disk_type = "SYNC_FLUSH".to_owned()).await;
+    let sends = (0..50).map(|n| rig.peer.send_owned("T", 0, n.to_string()));
+    let offsets = futures::future::join_all(sends).await;
+    assert_eq!(offsets.len(), 50);
+    rig.stop().await;
+
+    let rig = Rig::start_with(|s| s.broker_role = "SYNC_MASTER".to_owned()).await;
+    let alone = rig.peer.call(send_command("T", 0, "x", "")).await;
+    // Stored, and nobody to copy it: the client is told, with all that an answer to a send carries.
+    assert_eq!(alone.code, 11, "{:?}", alone.remark);
+    assert_eq!(Sent::of(&alone).offset, 0);
+    let unasked = rig.peer.ok(send_command("T", 0, "x", "WAIT\u{1}false")).await;
+    assert_eq!(Sent::of(&unasked).offset, 1);
+    rig.stop().await;
+}

@@ -107,6 +107,10 @@ impl Peer {
         Sent::of(&answer)
     }
 
+    pub(crate) async fn send_owned(&self, topic: &str, queue: i32, body: String) -> Sent {
+        self.send(topic, queue, &body).await
+    }
+
     pub(crate) async fn max_offset(&self, topic: &str, queue_id: i32) -> i64 {
         let command = Command::request(request::GET_MAX_OFFSET).with_header(&QueueHeader { topic, queue_id });
         self.ok(command).await.header::<OffsetResponse>().unwrap().offset
