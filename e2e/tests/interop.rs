@@ -229,3 +229,37 @@ fn our_broker_recovers_a_store_of_a_killed_java_broker() {
         broker.stop(Kind::Ours).context("stop after recovery")
     });
 }
+
+/// Sample stores that Java's broker wrote, one stopped cleanly and one killed: each message, group offset and key look-up
+/// that Java's broker told before its end is told by ours.
+#[test]
+fn sample_stores_of_javas_broker_are_served() {
+    test(|dir| {
+        for kind in ["clean", "crash"] {
+            sample_store(&dir.join(kind), kind).with_context(|| format!("the {kind} store"))?;
+        }
+        Ok(())
+    });
+}
+
+fn sample_store(dir: &Path, kind: &str) -> anyhow::Result<()> {
+    /// The ids in the stores hold this port.
+    const PORT: u16 = 12911;
+    std::fs::create_dir_all(dir)?;
+    let fixtures = support::root().join("crates/store/tests/fixtures/java-store");
+    let names = NameServer::start(Kind::Ours, dir)?;
+    let mut broker = Broker::on_port("broker-fx", dir, &names, Broker::SAMPLE_STORE, PORT)?;
+    let archive = std::fs::File::open(fixtures.join(format!("{kind}.tar.zst")))?;
+    tar::Archive::new(zstd::Decoder::new(archive)?).unpack(dir)?;
+    std::fs::remove_dir_all(broker.store())?;
+    std::fs::rename(dir.join("store"), broker.store())?;
+    broker.start(Kind::Ours)?;
+    let file = |suffix: &str| fixtures.join(format!("{kind}.{suffix}"));
+    java::fixture(
+        dir,
+        &names.address(),
+        &file("messages.jsonl"),
+        &file("manifest.json"),
+    )?;
+    broker.stop(Kind::Ours)
+}

@@ -115,6 +115,20 @@ impl Broker {
         ("enablePropertyFilter", "true"),
     ];
 
+    /// What the sample stores were written with, but that nothing in them grows old.
+    pub(crate) const SAMPLE_STORE: &'static [(&'static str, &'static str)] = &[
+        ("brokerClusterName", "FixtureCluster"),
+        ("mappedFileSizeCommitLog", "1048576"),
+        ("mappedFileSizeConsumeQueue", "2000"),
+        ("maxHashSlotNum", "200"),
+        ("maxIndexNum", "800"),
+        ("maxMessageSize", "262144"),
+        ("transactionCheckInterval", "3600000"),
+        ("transactionTimeOut", "3600000"),
+        ("traceTopicEnable", "true"),
+        ("fileReservedTime", "800000"),
+    ];
+
     pub(crate) fn new(
         name: &str,
         dir: &Path,

@@ -116,6 +116,29 @@ pub(crate) fn verify(dir: &Path, name_server: &str, ledger: &Path) -> anyhow::Re
     Ok(())
 }
 
+/// Wants everything that a sample store is known to hold.
+pub(crate) fn fixture(dir: &Path, name_server: &str, messages: &Path, manifest: &Path) -> anyhow::Result<()> {
+    let mut phase = Process::start(
+        "fixture-phase",
+        dir,
+        program("client")?
+            .args(["fixture-phase", "--namesrv", name_server])
+            .arg("--messages")
+            .arg(messages)
+            .arg("--manifest")
+            .arg(manifest)
+            .arg("--work-dir")
+            .arg(dir.join("fixture-work")),
+    )?;
+    let status = phase.wait()?;
+    anyhow::ensure!(
+        status.success(),
+        "the sample store is not served as it was written\n{}",
+        phase.tail()
+    );
+    Ok(())
+}
+
 /// A store as Java's own classes read it.
 #[derive(Debug)]
 pub(crate) struct Reading {

@@ -12,7 +12,7 @@ import java.nio.file.Files;
  * <p>{@code suite --namesrv ADDR [--cases core|all|NAMES] [--prefix P] [--parallel N]}: runs cases.
  * {@code send-phase --namesrv ADDR --ledger FILE [--count N] [--queues N] [--prefix P] [--stop-on-error true]}: sends
  * and writes what was acknowledged. {@code verify-phase --namesrv ADDR --ledger FILE}: wants all of it back.
- * {@code list}: prints the names of the cases.
+ * {@code fixture-phase --namesrv ADDR --messages FILE --manifest FILE}: wants what a sample store is known to hold.
  */
 public final class Main {
     private Main() {
@@ -50,6 +50,10 @@ public final class Main {
                 case "verify-phase" -> {
                     cluster.start();
                     yield Ledger.verify(cluster, args, out);
+                }
+                case "fixture-phase" -> {
+                    cluster.start();
+                    yield Fixture.verify(cluster, args, out);
                 }
                 default -> throw new IllegalArgumentException("no phase is named " + what);
             };
