@@ -406,6 +406,7 @@ async fn housekeeping(core: Arc<Core>, stop: CancellationToken) {
             _ = look_over.tick() => {
                 let now = now_ms();
                 core.stats.sample(now);
+                core.items.sample(now);
                 core.locks.expire(now);
                 for conn in core.clients.silent_since(now - CLIENT_LIFE_MS) {
                     tracing::info!(peer = %conn.peer(), "a client sent no heartbeat for 120 s; its connection is closed");

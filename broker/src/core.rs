@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::client_table::ClientTable;
 use crate::config::{BrokerSettings, SharedSettings};
 use crate::group_table::GroupTable;
+use crate::item_stats::ItemStats;
 use crate::long_poll::LongPoll;
 use crate::notice::Notices;
 use crate::offset_table::OffsetTable;
@@ -71,6 +72,7 @@ pub(crate) struct Core {
     pub(crate) notices: Notices,
     pub(crate) gate: Arc<WriteGate>,
     pub(crate) stats: Stats,
+    pub(crate) items: ItemStats,
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) files: Files,
     /// Changes the log's level.
@@ -136,6 +138,7 @@ impl Core {
             notices: Notices::default(),
             gate: parts.gate,
             stats: Stats::default(),
+            items: ItemStats::default(),
             registrar: parts.registrar,
             files: parts.files,
             log: parts.log,

@@ -13,6 +13,7 @@ pub mod config;
 mod core;
 mod group_table;
 mod http;
+mod item_stats;
 mod long_poll;
 mod notice;
 mod offset_table;

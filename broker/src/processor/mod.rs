@@ -146,6 +146,7 @@ const QUERIES: &[(i32, Simple)] = &[
 const ADMINISTRATION: &[(i32, Simple)] = &[
     (code::GET_BROKER_CONSUME_STATS, stats::all_groups),
     (code::QUERY_CONSUME_TIME_SPAN, stats::time_spans),
+    (code::VIEW_BROKER_STATS_DATA, stats::item),
     (code::QUERY_CORRECTION_OFFSET, stats::correction),
     (code::CLONE_GROUP_OFFSET, stats::clone_group),
     (code::GET_CONSUMER_RUNNING_INFO, forward::running_info),

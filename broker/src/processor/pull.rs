@@ -246,6 +246,12 @@ fn interpret(core: &Arc<Core>, plan: &Plan, mut head: Command, got: Result<GetRe
     match head.code {
         response::SUCCESS => {
             core.stats.pulled(got.count as u64, got.bytes as u64);
+            core.items.got(
+                &plan.topic,
+                &plan.group.group_name,
+                got.count as u64,
+                got.bytes as u64,
+            );
             Look::Answer(Reply {
                 head,
                 chunks: got.chunks,

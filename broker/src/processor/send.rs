@@ -227,6 +227,8 @@ fn accept(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<St
     };
     core.stats.put_took(began.elapsed());
     let put = put.map_err(|error| put_refusal(core, &error))?;
+    core.items
+        .put(put_topic, put.message_ids.len().max(1) as u64, put.size as u64);
     let unique = properties::get(header.properties, prop::UNIQ_KEY);
     Ok(Step::Done(acknowledge(core, request, queue_id, put, unique)))
 }

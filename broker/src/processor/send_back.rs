@@ -96,6 +96,7 @@ pub(crate) fn handle(core: &Arc<Core>, _: &RequestContext, request: &Command) ->
         })
         .map_err(|error| put_refusal(core, &error))?;
     core.stats.sent_back();
+    core.items.sent_back(origin_topic, header.group);
     if dead {
         tracing::info!(
             group = header.group,

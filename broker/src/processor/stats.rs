@@ -1,4 +1,5 @@
-//! Positions of queues (202) and of groups in them (208, 317, 303), and what is done to them (308, 314).
+//! Positions of queues (202) and of groups in them (208, 317, 303), statistics of items (315), and what is done
+//! to offsets (308, 314).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use ferromq_protocol::body::{
 use ferromq_protocol::code::response;
 use ferromq_protocol::header::{
     CloneGroupOffset, GetBrokerConsumeStats, GetConsumeStats, QueryConsumeTimeSpan, QueryCorrectionOffset,
-    TopicHeader,
+    TopicHeader, ViewBrokerStats,
 };
 use ferromq_protocol::names;
 use ferromq_remoting::{Outcome, RequestContext};
@@ -67,6 +68,7 @@ pub(crate) fn group(core: &Arc<Core>, _: &RequestContext, request: &Command) -> 
         if topic != retry && matches!(core.clients.look_up(group, &topic), Lookup::NoTopic { .. }) {
             continue;
         }
+        stats.consume_tps += core.items.get_rate(&topic, group);
         stats.offset_table.extend(progress(core, group, &topic));
     }
     Ok(json(request, &stats))
@@ -233,4 +235,18 @@ pub(crate) fn clone_group(
     core.save_offsets()?;
     tracing::info!(from = header.src_group, to = header.dest_group, ?topics, by = %cx.conn.peer(), "offsets cloned");
     Ok(ok(request))
+}
+
+/// One statistic of a topic, a group, or the broker.
+pub(crate) fn item(core: &Arc<Core>, _: &RequestContext, request: &Command) -> Result<Outcome, Refusal> {
+    let header: ViewBrokerStats<'_> = request.header()?;
+    let found = core
+        .items
+        .find(header.stats_name, header.stats_key, &core.identity.cluster);
+    found.map(|data| json(request, &data)).ok_or_else(|| {
+        Refusal::system(format!(
+            "The stats <{}> <{}> not exist",
+            header.stats_name, header.stats_key
+        ))
+    })
 }

@@ -8,6 +8,7 @@ use ferromq_protocol::code::request;
 use ferromq_protocol::fastjson;
 use ferromq_protocol::header::{
     CreateTopic, DeleteSubscriptionGroup, GetConsumeStats, OffsetResponse, QueryMessage, TopicHeader,
+    ViewBrokerStats,
 };
 
 use crate::offsets::update;
@@ -159,6 +160,15 @@ async fn statistics_show_queues_and_lags() {
         (0, "broker-a", 5)
     );
     assert!(first.last_update_timestamp > 0);
+    let item = |stats_name, stats_key| {
+        Command::request(request::VIEW_BROKER_STATS_DATA).with_header(&ViewBrokerStats {
+            stats_name,
+            stats_key,
+        })
+    };
+    rig.peer.ok(item("TOPIC_PUT_NUMS", "T")).await;
+    rig.peer.ok(item("GROUP_GET_NUMS", "T@CG")).await;
+    assert_eq!(rig.peer.call(item("TOPIC_PUT_NUMS", "Nope")).await.code, 1);
     let none = Command::request(request::GET_TOPIC_STATS_INFO).with_header(&TopicHeader { topic: "Nope" });
     assert_eq!(rig.peer.call(none).await.code, 17);
 
