@@ -48,10 +48,7 @@ impl Counter {
         let mut spans = self.samples.lock();
         for (samples, (keep, apart)) in spans.iter_mut().zip(SPANS) {
             // A little early is on time: the caller's clock is no better than its timer.
-            if samples
-                .back()
-                .is_none_or(|last| now - last.at >= apart - apart / 20)
-            {
+            if samples.back().is_none_or(|last| now - last.at >= apart - 500) {
                 if samples.len() == keep {
                     samples.pop_front();
                 }
