@@ -305,6 +305,9 @@ impl Queue {
                 .unit(files, offset)?
                 .is_none_or(|u| u.is_pre_blank() || u.physical < log_min))
         };
+        if log_min == 0 && first == 0 {
+            return Ok(());
+        }
         // Most often the first one is still there.
         if first == end || !gone(first)? {
             return Ok(());

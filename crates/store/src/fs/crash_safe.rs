@@ -80,22 +80,20 @@ fn write_blocks(file: &File, start: u64, end: u64) -> io::Result<()> {
 
 /// Makes `[start, end)` read as zeros, keeping the length, by the cheapest means the file system has.
 ///
-/// `keep_blocks` says whether the range must stay allocated.
+/// `keep_blocks` says whether the range must stay allocated; else it's thought to be mostly a hole already.
 pub(crate) fn zero(file: &File, start: u64, end: u64, keep_blocks: bool) -> io::Result<()> {
     if end <= start {
         return Ok(());
     }
-    let flags = if keep_blocks {
-        FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE
-    } else {
-        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE
-    };
-    if fallocate(file, flags, start, end - start).is_ok() {
-        return Ok(());
+    if keep_blocks {
+        let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+        if fallocate(file, flags, start, end - start).is_ok() {
+            return Ok(());
+        }
     }
     // Only ranges that hold data can hold anything but zeros.
     let mut at = start;
-    let mut buffer = vec![0u8; 1 << 16];
+    let mut buffer = vec![0u8; 1 << 12];
     while at < end {
         at = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(data) if data < end => data,
@@ -109,6 +107,9 @@ pub(crate) fn zero(file: &File, start: u64, end: u64, keep_blocks: bool) -> io::
             file.write_all_at(&buffer[..n], at)?;
         }
         at += n as u64;
+        if buffer.len() < 1 << 18 {
+            buffer.resize(buffer.len() * 2, 0);
+        }
     }
     Ok(())
 }
