@@ -64,15 +64,15 @@ impl Checkpoint {
     }
 
     pub(crate) fn set_log(&self, time: i64) {
-        self.log.fetch_max(time, Ordering::AcqRel);
+        self.log.store(time, Ordering::Release);
     }
 
     pub(crate) fn set_queues(&self, time: i64) {
-        self.queues.fetch_max(time, Ordering::AcqRel);
+        self.queues.store(time, Ordering::Release);
     }
 
     pub(crate) fn set_index(&self, time: i64) {
-        self.index.fetch_max(time, Ordering::AcqRel);
+        self.index.store(time, Ordering::Release);
     }
 
     /// Writes and syncs it.

@@ -62,6 +62,18 @@ pub(crate) enum AppendError {
     Io(io::Error),
 }
 
+/// A clock that steps back by this much, in milliseconds, makes store times stand; beyond it they follow.
+const SMALL_STEP: i64 = 1_000;
+
+/// Store times follow the log's order over small steps of the clock, but not into a future that was a mistake.
+fn next_time(now: i64, last: i64) -> i64 {
+    if (0..=SMALL_STEP).contains(&(last - now)) {
+        last
+    } else {
+        now
+    }
+}
+
 impl CommitLog {
     /// Appends the records to the log and gives them the next offsets of `queue`; if `counted` is false, offset 0.
     pub(crate) fn append(
@@ -97,7 +109,7 @@ impl CommitLog {
             return Err(AppendError::Io(io::Error::other("there is no log file")));
         };
         let physical = segment.readable_end();
-        let store_timestamp = self.clock.now().max(self.last_time());
+        let store_timestamp = next_time(self.clock.now(), self.last_time());
         let first = if counted { queue.next_put() } else { 0 };
         for (n, start) in records.starts.iter().enumerate() {
             let end = records.starts.get(n + 1).copied().unwrap_or(records.bytes.len());
@@ -177,5 +189,18 @@ impl CommitLog {
             writing.asked = true;
             self.prealloc.want(limit);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn store_times_stand_for_a_moment_and_never_run_ahead_for_good() {
+        assert_eq!(next_time(5_000, 4_000), 5_000);
+        assert_eq!(next_time(5_000, 5_000), 5_000);
+        assert_eq!(next_time(5_000, 6_000), 6_000);
+        assert_eq!(next_time(5_000, 6_001), 5_000);
     }
 }
