@@ -10,6 +10,7 @@ use anyhow::Context as _;
 mod support;
 
 use support::cluster::{Broker, Kind, NameServer};
+use support::java::Headers;
 use support::{copy_dir, java, wait_until};
 
 /// A directory that is kept when its test fails.
@@ -80,19 +81,28 @@ fn pair(
 }
 
 #[test]
-fn the_official_client_passes_every_core_case() {
+fn the_official_client_passes_every_case() {
     test(|dir| {
         let (names, mut broker) = pair(dir, Kind::Ours, Kind::Ours, Broker::MIDDLE_FILES)?;
-        java::suite("client", dir, &names.address(), "core")?;
+        java::suite("client", dir, &names.address(), "all", Headers::Json)?;
         broker.stop(Kind::Ours)
     });
 }
 
 #[test]
-fn the_official_tools_pass_every_core_case() {
+fn the_official_client_passes_every_case_with_binary_headers() {
     test(|dir| {
         let (names, mut broker) = pair(dir, Kind::Ours, Kind::Ours, Broker::MIDDLE_FILES)?;
-        java::suite("admin", dir, &names.address(), "core")?;
+        java::suite("client", dir, &names.address(), "all", Headers::Binary)?;
+        broker.stop(Kind::Ours)
+    });
+}
+
+#[test]
+fn the_official_tools_pass_every_case() {
+    test(|dir| {
+        let (names, mut broker) = pair(dir, Kind::Ours, Kind::Ours, Broker::MIDDLE_FILES)?;
+        java::suite("admin", dir, &names.address(), "all", Headers::Json)?;
         broker.stop(Kind::Ours)
     });
 }
@@ -102,8 +112,8 @@ fn the_official_tools_pass_every_core_case() {
 fn javas_own_servers_pass_the_same_suites() {
     test(|dir| {
         let (names, mut broker) = pair(dir, Kind::Java, Kind::Java, Broker::MIDDLE_FILES)?;
-        java::suite("client", dir, &names.address(), "core")?;
-        java::suite("admin", dir, &names.address(), "core")?;
+        java::suite("client", dir, &names.address(), "all", Headers::Json)?;
+        java::suite("admin", dir, &names.address(), "all", Headers::Json)?;
         broker.stop(Kind::Java)
     });
 }
@@ -126,9 +136,22 @@ fn mixed(dir: &Path, names: Kind) -> anyhow::Result<()> {
     let mut theirs = Broker::new("broker-java", dir, &name_server, Broker::MIDDLE_FILES)?;
     ours.start(Kind::Ours)?;
     theirs.start(Kind::Java)?;
-    java::suite("client", dir, &name_server.address(), "core")?;
+    java::suite("client", dir, &name_server.address(), "core", Headers::Json)?;
     ours.stop(Kind::Ours)?;
     theirs.stop(Kind::Java)
+}
+
+/// A name server that forgot everything hears of the brokers again.
+#[test]
+fn a_new_name_server_is_told_everything() {
+    test(|dir| {
+        let (names, mut broker) = pair(dir, Kind::Ours, Kind::Ours, Broker::SMALL_FILES)?;
+        let ledger = dir.join("ledger.jsonl");
+        java::send(dir, &names.address(), &ledger, 50)?;
+        let names = names.replace(Kind::Ours, dir)?;
+        java::verify(dir, &names.address(), &ledger)?;
+        broker.stop(Kind::Ours)
+    });
 }
 
 #[test]
@@ -151,30 +174,38 @@ fn nothing_is_lost_by_a_graceful_restart() {
     });
 }
 
-/// Killed in the middle of sends: what was acknowledged is there, for Java's store classes and for us.
+/// Killed in the middle of sends, again and again on one store: what was acknowledged is there, for Java's store classes
+/// and for us.
 #[test]
 fn nothing_acknowledged_is_lost_by_kill_9() {
     test(|dir| {
         let (names, mut broker) = pair(dir, Kind::Ours, Kind::Ours, Broker::SMALL_FILES)?;
-        let ledger = dir.join("ledger.jsonl");
-        kill_while_sending(dir, &names, &mut broker, &ledger)?;
-
-        let copy = dir.join("copy");
-        copy_dir(&broker.store(), &copy)?;
-        let reading = java::read_store(dir, &copy, &broker.conf)?;
-        anyhow::ensure!(reading.abort, "kill -9 leaves the abort file");
-        java::has_all(&reading, &java::ledger(&ledger)?)?;
-
-        broker.start(Kind::Ours)?;
-        java::verify(dir, &names.address(), &ledger)?;
+        let ledgers: Vec<_> = (0..3)
+            .map(|round| dir.join(format!("ledger-{round}.jsonl")))
+            .collect();
+        for (round, ledger) in ledgers.iter().enumerate() {
+            kill_while_sending(dir, &names, &mut broker, ledger)?;
+            let copy = dir.join(format!("copy-{round}"));
+            copy_dir(&broker.store(), &copy)?;
+            let reading = java::read_store(dir, &copy, &broker.conf)?;
+            anyhow::ensure!(reading.abort, "kill -9 leaves the abort file");
+            java::has_all(&reading, &java::ledger(ledger)?)?;
+            broker.start(Kind::Ours)?;
+        }
+        for ledger in &ledgers {
+            java::verify(dir, &names.address(), ledger)?;
+        }
         broker.stop(Kind::Ours)?;
 
         // What our recovery made of it is a clean store for Java as well.
-        let copy = dir.join("copy-2");
+        let copy = dir.join("copy");
         copy_dir(&broker.store(), &copy)?;
         let reading = java::read_store(dir, &copy, &broker.conf)?;
         anyhow::ensure!(!reading.abort, "the stop after recovery is clean");
-        java::has_all(&reading, &java::ledger(&ledger)?)
+        for ledger in &ledgers {
+            java::has_all(&reading, &java::ledger(ledger)?)?;
+        }
+        Ok(())
     });
 }
 

@@ -37,14 +37,22 @@ fn binary(name: &str) -> anyhow::Result<PathBuf> {
 
 #[derive(Debug)]
 pub(crate) struct NameServer {
-    /// Lives as long as this value.
-    _process: Process,
+    process: Process,
     port: u16,
 }
 
 impl NameServer {
     pub(crate) fn start(kind: Kind, dir: &Path) -> anyhow::Result<Self> {
-        let port = ports::block(1);
+        Self::on_port(kind, dir, ports::block(1))
+    }
+
+    /// Ends it by kill -9 and starts another at its address. Nothing but the key-value configuration is kept on disk.
+    pub(crate) fn replace(mut self, kind: Kind, dir: &Path) -> anyhow::Result<Self> {
+        self.process.kill()?;
+        Self::on_port(kind, dir, self.port)
+    }
+
+    fn on_port(kind: Kind, dir: &Path, port: u16) -> anyhow::Result<Self> {
         let home = dir.join("namesrv");
         std::fs::create_dir_all(&home)?;
         let process = match kind {
@@ -72,10 +80,7 @@ impl NameServer {
                 p
             }
         };
-        Ok(Self {
-            _process: process,
-            port,
-        })
+        Ok(Self { process, port })
     }
 
     pub(crate) fn address(&self) -> String {
@@ -113,6 +118,8 @@ impl Broker {
         ("maxHashSlotNum", "50000"),
         ("maxIndexNum", "200000"),
         ("enablePropertyFilter", "true"),
+        ("transactionTimeOut", "3000"),
+        ("transactionCheckInterval", "3000"),
     ];
 
     /// What the sample stores were written with, but that nothing in them grows old.

@@ -34,16 +34,32 @@ pub(crate) fn program(name: &str) -> anyhow::Result<Command> {
     Ok(command)
 }
 
+/// How the client writes the headers of its requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Headers {
+    /// Its default.
+    Json,
+    /// The form that it calls ROCKETMQ.
+    Binary,
+}
+
 /// Runs a suite (`client` or `admin`) to its end; an error names each case that failed and why.
-pub(crate) fn suite(kind: &str, dir: &Path, name_server: &str, cases: &str) -> anyhow::Result<usize> {
-    let mut run = Process::start(
-        &format!("{kind}-suite"),
-        dir,
-        program(kind)?
-            .args(["suite", "--namesrv", name_server, "--cases", cases])
-            .arg("--work-dir")
-            .arg(dir.join(format!("{kind}-work"))),
-    )?;
+pub(crate) fn suite(
+    kind: &str,
+    dir: &Path,
+    name_server: &str,
+    cases: &str,
+    headers: Headers,
+) -> anyhow::Result<usize> {
+    let mut command = program(kind)?;
+    command
+        .args(["suite", "--namesrv", name_server, "--cases", cases])
+        .arg("--work-dir")
+        .arg(dir.join(format!("{kind}-work")));
+    if headers == Headers::Binary {
+        command.env("ROCKETMQ_SERIALIZE_TYPE", "ROCKETMQ");
+    }
+    let mut run = Process::start(&format!("{kind}-suite"), dir, &mut command)?;
     let status = run.wait()?;
     let lines: Vec<Value> = run
         .output()

@@ -27,9 +27,18 @@ public final class Check {
         eventually(what, () -> condition.call() ? Boolean.TRUE : null);
     }
 
+    /** As {@link #until}, for what has a longer bound of its own. */
+    public static void untilWithin(int seconds, String what, Callable<Boolean> condition) throws Exception {
+        eventually(seconds, what, () -> condition.call() ? Boolean.TRUE : null);
+    }
+
     /** The first non-null value; what the attempt throws meanwhile is kept for the message. */
     public static <T> T eventually(String what, Callable<T> attempt) throws Exception {
-        long end = System.nanoTime() + PATIENCE * 1_000_000_000L;
+        return eventually(PATIENCE, what, attempt);
+    }
+
+    private static <T> T eventually(int seconds, String what, Callable<T> attempt) throws Exception {
+        long end = System.nanoTime() + seconds * 1_000_000_000L;
         while (true) {
             Throwable last = null;
             try {
@@ -43,7 +52,7 @@ public final class Check {
                 last = e;
             }
             if (System.nanoTime() > end) {
-                throw new AssertionError("not within " + PATIENCE + " s: " + what, last);
+                throw new AssertionError("not within " + seconds + " s: " + what, last);
             }
             Thread.sleep(50);
         }
