@@ -166,6 +166,14 @@ async fn identity(settings: &BrokerSettings) -> anyhow::Result<Identity> {
 
 async fn start(settings: BrokerSettings, log: Option<Handle>, tasks: &Tasks) -> anyhow::Result<Started> {
     let identity = identity(&settings).await?;
+    tracing::info!(
+        broker = identity.name,
+        cluster = identity.cluster,
+        advertised = identity.advertised,
+        store = settings.store_path_root_dir,
+        role = settings.broker_role,
+        "starting"
+    );
     let progress = Progress::new();
     let gate = Arc::new(WriteGate::new(Instant::now()));
     let config = settings.store_config(identity.store_host)?;
@@ -279,6 +287,7 @@ async fn serve(
         .house
         .spawn(housekeeping(core.clone(), tasks.house_stop.clone()));
     pages.serve(core.clone());
+    tracing::info!(%local, "serving clients");
     tasks
         .registrar
         .spawn(registrar.clone().run(tasks.registrar_stop.clone()));

@@ -1,8 +1,8 @@
 //! The FerroMQ broker: stores messages and hands them to consumers, speaking RocketMQ 4.9's protocol.
 //!
 //! [`Broker::start`] opens the store, loads the tables, listens, registers; [`Running::shutdown`] undoes
-//! that in the order in which clients notice least. Between the two, [`processor`] answers requests from the shared
-//! state in [`core`].
+//! that in the order in which clients notice least. Between the two, `processor` answers requests from the shared
+//! state in `core`.
 
 #![forbid(unsafe_code)]
 

@@ -5,6 +5,9 @@
 //! registers at the start (again each second until it worked), after each change of topics, when the
 //! connection breaks, and periodically. The list of name servers is resolved anew every ten seconds; servers that leave it are left.
 //!
+//! A registration only ever adds topics. So that a topic deleted here leaves this broker's part of the route, each name
+//! server is told once that it has no queues here any more.
+//!
 //! A table too large for one frame goes in parts. Only the last part carries the table's version, so a name
 //! server that has the version has everything.
 
@@ -27,9 +30,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::SharedSettings;
+use crate::config::{BrokerSettings, SharedSettings};
 use crate::core::Identity;
-use crate::topic_table::{PERM_RW, TopicTable};
+use crate::topic_table::{PERM_RW, TopicTable, row};
 
 /// How often the list is resolved.
 const RESOLVE_EVERY: Duration = Duration::from_secs(10);
@@ -39,6 +42,10 @@ const RETRY: Duration = Duration::from_secs(1);
 const FAREWELL: Duration = Duration::from_secs(3);
 /// About how many topics go into one part: names are at most 127 bytes and the rest of a row is about as much.
 const PART: usize = 25_000;
+/// Deleted topics that are remembered for name servers that are away.
+const DELETED_KEPT: usize = 10_000;
+/// Counter of the version under which deletions are sent: unlike any of a table or its parts.
+const DELETED_VERSION: i64 = i64::MIN;
 
 /// Why a try failed.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +86,8 @@ pub(crate) struct Registrar {
     tries: watch::Sender<u64>,
     ever: AtomicBool,
     encoded: Mutex<Option<Arc<Encoded>>>,
+    /// Deleted topics with the change that deleted them, oldest first.
+    deleted: Mutex<Vec<(String, u64)>>,
 }
 
 impl Registrar {
@@ -100,6 +109,7 @@ impl Registrar {
             tries: watch::Sender::new(0),
             ever: AtomicBool::new(false),
             encoded: Mutex::new(None),
+            deleted: Mutex::default(),
         }
     }
 
@@ -126,6 +136,32 @@ impl Registrar {
     /// What is registered has changed: has all name servers told soon.
     pub(crate) fn changed(&self) {
         self.changes.send_modify(|n| *n += 1);
+    }
+
+    /// A topic was deleted: has all name servers told that this broker has no queues of it any more.
+    pub(crate) fn deleted(&self, topic: &str) {
+        // Numbered under the lock: whoever sees the number finds the topic in the list.
+        let mut deleted = self.deleted.lock();
+        let mut number = 0;
+        self.changes.send_modify(|n| {
+            *n += 1;
+            number = *n;
+        });
+        deleted.retain(|(known, _)| known != topic);
+        if deleted.len() == DELETED_KEPT {
+            deleted.remove(0);
+        }
+        deleted.push((topic.to_owned(), number));
+    }
+
+    /// Rows without queues for the topics that were deleted after that change and are not there again.
+    fn deleted_since(&self, told: u64) -> BTreeMap<String, TopicConfig> {
+        let deleted = self.deleted.lock();
+        let news = deleted
+            .iter()
+            .filter(|(topic, number)| *number > told && !self.topics.contains(topic));
+        news.map(|(topic, _)| (topic.clone(), row(topic, 0, 0, 0)))
+            .collect()
     }
 
     /// Tells the name servers and waits until all that work have heard of it, at most `wait`.
@@ -221,10 +257,9 @@ impl Registrar {
         let mut told = 0;
         while !stop.is_cancelled() {
             let now = *changes.borrow_and_update();
-            let news = now != told;
             let outcome = tokio::select! {
                 () = stop.cancelled() => break,
-                outcome = self.register(&target, news) => outcome,
+                outcome = self.register(&target, now, told) => outcome,
             };
             let worked = outcome.is_ok();
             if let Some(server) = self.servers.lock().get_mut(&addr) {
@@ -291,36 +326,66 @@ impl Registrar {
         }
     }
 
-    async fn register(&self, target: &str, news: bool) -> Result<(), RegisterError> {
+    /// Registers at a name server as of change `now`; the last it heard of was `told`, or 0.
+    async fn register(&self, target: &str, now: u64, told: u64) -> Result<(), RegisterError> {
         let settings = self.settings.read().clone();
         let limit = Duration::from_millis(settings.register_broker_timeout_mills);
         let encoded = self.encode(settings.broker_permission, settings.compressed_register);
-        let ask_first = !news && (!settings.force_register || encoded.parts.len() > 1);
+        // One that was told nothing yet has nothing to forget.
+        let deleted = if told == 0 {
+            BTreeMap::new()
+        } else {
+            self.deleted_since(told)
+        };
+        if !deleted.is_empty() {
+            let data_version = DataVersion {
+                counter: DELETED_VERSION,
+                ..encoded.key.0
+            };
+            let table = TopicConfigTable {
+                data_version,
+                topic_config_table: deleted,
+            };
+            let body = body(table, settings.compressed_register);
+            self.send_part(target, &body, &settings, limit).await?;
+        }
+        let ask_first = now == told && (!settings.force_register || encoded.parts.len() > 1);
         if ask_first && !self.is_news(target, encoded.key.0, limit).await {
             return Ok(());
         }
         for part in &encoded.parts {
-            let command = Command::request(request::REGISTER_BROKER)
-                .with_header(&RegisterBroker {
-                    broker_name: &self.identity.name,
-                    broker_addr: &self.identity.advertised,
-                    cluster_name: &self.identity.cluster,
-                    ha_server_addr: &self.identity.ha_advertised,
-                    broker_id: self.identity.id,
-                    compressed: settings.compressed_register,
-                    body_crc32: crc::crc31(part),
-                })
-                .with_body(part.clone());
-            let answer = self.client.call(target, command, limit).await?;
-            if answer.code != response::SUCCESS {
-                let remark = answer.remark.unwrap_or_default();
-                return Err(RegisterError::Refused {
-                    code: answer.code,
-                    remark,
-                });
-            }
-            self.take_order(&answer.body);
+            self.send_part(target, part, &settings, limit).await?;
         }
+        Ok(())
+    }
+
+    async fn send_part(
+        &self,
+        target: &str,
+        part: &Bytes,
+        settings: &BrokerSettings,
+        limit: Duration,
+    ) -> Result<(), RegisterError> {
+        let command = Command::request(request::REGISTER_BROKER)
+            .with_header(&RegisterBroker {
+                broker_name: &self.identity.name,
+                broker_addr: &self.identity.advertised,
+                cluster_name: &self.identity.cluster,
+                ha_server_addr: &self.identity.ha_advertised,
+                broker_id: self.identity.id,
+                compressed: settings.compressed_register,
+                body_crc32: crc::crc31(part),
+            })
+            .with_body(part.clone());
+        let answer = self.client.call(target, command, limit).await?;
+        if answer.code != response::SUCCESS {
+            let remark = answer.remark.unwrap_or_default();
+            return Err(RegisterError::Refused {
+                code: answer.code,
+                remark,
+            });
+        }
+        self.take_order(&answer.body);
         Ok(())
     }
 
@@ -399,6 +464,14 @@ impl Registrar {
     }
 }
 
+fn body(topic_config_table: TopicConfigTable, compressed: bool) -> Bytes {
+    let body = RegisterBrokerBody {
+        filter_server_list: Some(Vec::new()),
+        topic_config_table,
+    };
+    Bytes::from(body.encode(compressed))
+}
+
 /// Encodes a table, in parts when it is large.
 fn parts(table: TopicConfigTable, permission: i32, compressed: bool) -> Vec<Bytes> {
     let version = table.data_version;
@@ -421,14 +494,14 @@ fn parts(table: TopicConfigTable, permission: i32, compressed: bool) -> Vec<Byte
                     ..version
                 }
             };
-            let body = RegisterBrokerBody {
-                filter_server_list: Some(Vec::new()),
-                topic_config_table: TopicConfigTable {
+            let topic_config_table = rows.by_ref().take(PART).collect();
+            body(
+                TopicConfigTable {
                     data_version,
-                    topic_config_table: rows.by_ref().take(PART).collect(),
+                    topic_config_table,
                 },
-            };
-            Bytes::from(body.encode(compressed))
+                compressed,
+            )
         })
         .collect()
 }
@@ -436,7 +509,6 @@ fn parts(table: TopicConfigTable, permission: i32, compressed: bool) -> Vec<Byte
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topic_table::row;
 
     fn table(topics: usize) -> TopicConfigTable {
         TopicConfigTable {

@@ -114,6 +114,7 @@ pub(crate) fn delete_topic(
         )));
     }
     if core.topics.remove(header.topic, now_ms()) {
+        core.registrar.deleted(header.topic);
         tracing::info!(topic = header.topic, by = %cx.conn.peer(), "topic deleted");
     }
     core.save_topics()?;

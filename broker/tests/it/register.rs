@@ -5,7 +5,7 @@ use ferromq_protocol::Command;
 use ferromq_protocol::body::TopicRouteData;
 use ferromq_protocol::code::request;
 use ferromq_protocol::fastjson;
-use ferromq_protocol::header::GetRouteInfo;
+use ferromq_protocol::header::{DeleteTopicInNamesrv, GetRouteInfo, TopicHeader};
 
 use crate::admin::create;
 use crate::support::{Peer, Rig, eventually};
@@ -67,6 +67,31 @@ async fn a_dead_name_server_delays_nothing_and_the_living_hear_everything() {
         route(&names, "OnUse").await.is_some()
     })
     .await;
+
+    rig.peer
+        .ok(Command::request(request::DELETE_TOPIC_IN_BROKER).with_header(&TopicHeader { topic: "Made" }))
+        .await;
+    assert!(
+        route(&names, "Made").await.is_none(),
+        "the name server heard of the deletion"
+    );
+    let forget = DeleteTopicInNamesrv {
+        topic: "Made",
+        cluster_name: None,
+    };
+    names
+        .ok(Command::request(request::DELETE_TOPIC_IN_NAMESRV).with_header(&forget))
+        .await;
+    rig.peer.ok(create("Other", 1, 6)).await;
+    assert!(
+        route(&names, "Other").await.is_some() && route(&names, "Made").await.is_none(),
+        "told once only"
+    );
+    rig.peer.ok(create("Made", 5, 6)).await;
+    assert_eq!(
+        route(&names, "Made").await.expect("made anew").queue_datas[0].perm,
+        6
+    );
 
     rig.stop().await;
     assert!(route(&names, "Made").await.is_none(), "unregistered at the stop");
