@@ -253,7 +253,7 @@ impl Recovery<'_> {
         } else {
             EndBy::Halving
         };
-        consume_queue::load(&dispatch.queues, &queue_dir, end_by)
+        let holed = consume_queue::load(&dispatch.queues, &queue_dir, end_by)
             .map_err(|e| load_error(e, config.queue_file_size()))?;
         let mut tell = |at: u64| self.progress.set_done(at.saturating_sub(self.start));
         let check = if config.check_crc_on_recover {
@@ -267,7 +267,7 @@ impl Recovery<'_> {
             let lacking = self
                 .distrust(dispatch, files[0].base as i64)
                 .map_err(queue_error)?;
-            for queue in &lacking {
+            for queue in holed.iter().chain(&lacking) {
                 dispatch.fill(queue, start as i64).map_err(queue_error)?;
             }
             if dispatch.index_enabled {

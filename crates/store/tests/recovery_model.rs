@@ -21,7 +21,7 @@ enum Damage {
     None,
     /// A record's body is lost, and everything behind it with it, in the last file.
     Log(Index),
-    /// Units of a queue read as zeros.
+    /// Units of a queue that no stop has synced read as zeros.
     Queue(Index, Index, u64),
     Index(Index),
     Checkpoint,
@@ -54,12 +54,20 @@ struct Stored {
 }
 
 #[derive(Debug, Default)]
-struct Model(Vec<Stored>);
+struct Model {
+    stored: Vec<Stored>,
+    /// Units that an orderly stop has brought onto the disk.
+    synced: BTreeMap<(usize, i32), usize>,
+}
 
 impl Model {
+    fn count(&self, queue: (usize, i32)) -> usize {
+        self.stored.iter().filter(|s| s.queue == queue).count()
+    }
+
     fn check(&self, store: &Store) {
         let mut queues: BTreeMap<(usize, i32), Vec<&Stored>> = BTreeMap::new();
-        for stored in &self.0 {
+        for stored in &self.stored {
             queues.entry(stored.queue).or_default().push(stored);
         }
         for topic in 0..3 {
@@ -84,12 +92,12 @@ impl Model {
                 ));
             }
         }
-        let (max, end) = (store.figures().log_max, self.0.last().map_or(0, |s| s.end));
+        let (max, end) = (store.figures().log_max, self.stored.last().map_or(0, |s| s.end));
         assert!(
             max == end || max == (end as u64).next_multiple_of(LOG_FILE) as i64,
             "{max}, {end}"
         );
-        for stored in self.0.iter().rev().take(12) {
+        for stored in self.stored.iter().rev().take(12) {
             let query = KeyQuery {
                 topic: &format!("t{}", stored.queue.0),
                 key: &stored.key,
@@ -119,32 +127,42 @@ fn damage(config: &StoreConfig, what: &Damage, model: &mut Model) {
             // What was synced stays, so the damage is in the last file.
             let last_file = names(&config.commit_log_dir()).iter().rev().find_map(|n| {
                 let base = n.parse::<i64>().unwrap();
-                model.0.iter().position(|s| s.physical >= base)
+                model.stored.iter().position(|s| s.physical >= base)
             });
             let Some(from) = last_file else { return };
-            let first = from + which.index(model.0.len() - from);
-            let at = model.0[first].physical as u64 + 88;
+            let first = from + which.index(model.stored.len() - from);
+            let at = model.stored[first].physical as u64 + 88;
             let base = at / LOG_FILE * LOG_FILE;
             let path = config.commit_log_dir().join(format!("{base:020}"));
             write(path, at - base, &vec![0; (LOG_FILE - (at - base)) as usize]);
-            model.0.truncate(first);
+            model.stored.truncate(first);
+            // The cut is made good on the disk.
+            for q in (0..6).map(|n| (n / 2, (n % 2) as i32)) {
+                let count = model.count(q);
+                model.synced.entry(q).and_modify(|n| *n = count.min(*n));
+            }
         }
         Damage::Queue(which, at, count) => {
-            let mut files = Vec::new();
-            let dir = config.consume_queue_dir();
-            for topic in names(&dir) {
-                for queue in names(&dir.join(&topic)) {
-                    let queue = dir.join(&topic).join(queue);
-                    files.extend(names(&queue).into_iter().map(|f| queue.join(f)));
-                }
+            let unsynced: Vec<_> = (0..6)
+                .map(|n| (n / 2, (n % 2) as i32))
+                .filter_map(|q| {
+                    let (from, to) = (model.synced.get(&q).copied().unwrap_or(0), model.count(q));
+                    (from < to).then_some((q, from, to))
+                })
+                .collect();
+            if unsynced.is_empty() {
+                return;
             }
-            if !files.is_empty() {
-                let unit = at.index(20) as u64;
-                write(
-                    files[which.index(files.len())].clone(),
-                    unit * 20,
-                    &vec![0; ((20 - unit).min(*count) * 20) as usize],
-                );
+            let ((topic, queue), from, to) = unsynced[which.index(unsynced.len())];
+            let unit = (from + at.index(to - from)) as u64;
+            let base = unit * 20 / 400 * 400;
+            let path = config
+                .consume_queue_dir()
+                .join(format!("t{topic}/{queue}/{base:020}"));
+            // The last units may not have come to a file before the crash.
+            if path.exists() {
+                let most = (20 - unit % 20).min(*count);
+                write(path, unit * 20 - base, &vec![0; (most * 20) as usize]);
             }
         }
         Damage::Index(which) => {
@@ -189,9 +207,13 @@ fn run(ops: &[Op]) {
                         &format!("KEYS\u{1}{key}"),
                     ))
                     .unwrap();
-                let before = model.0.iter().filter(|s| s.queue == (*topic, *queue)).count();
+                let before = model
+                    .stored
+                    .iter()
+                    .filter(|s| s.queue == (*topic, *queue))
+                    .count();
                 assert_eq!(put.queue_offset, before as i64, "offsets follow each other");
-                model.0.push(Stored {
+                model.stored.push(Stored {
                     queue: (*topic, *queue),
                     offset: put.queue_offset,
                     physical: put.physical_offset,
@@ -202,7 +224,11 @@ fn run(ops: &[Op]) {
             }
             Op::Restart => {
                 assert!(store.shutdown().unwrap().clean);
+                for q in (0..6).map(|n| (n / 2, (n % 2) as i32)) {
+                    model.synced.insert(q, model.count(q));
+                }
                 store = open(at(&dir));
+                model.check(&store);
             }
             Op::Crash(what) => {
                 let copy = tempfile::tempdir().unwrap();

@@ -226,6 +226,10 @@ impl Core {
             return;
         }
         let pause = Duration::from_millis(self.config.delete_consume_queue_files_interval);
+        // Files whose units are still in memory could not be deleted.
+        if let Err(error) = self.dispatch.queues.write_out() {
+            tracing::warn!(%error, "cannot write consume queues before cleaning them");
+        }
         let files = &self.dispatch.queues.files;
         for queue in self.dispatch.queues.all() {
             let result: io::Result<()> = (|| {

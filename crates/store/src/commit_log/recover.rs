@@ -126,7 +126,7 @@ pub(crate) fn settle(files: &[LogFile], size: u64, end: u64) -> Result<Settled, 
         if readable < size {
             // Bytes left behind the end must never be taken for records again.
             crash_safe::zero(&handle, readable, size, true)
-                .and_then(|()| crash_safe::allocate(&handle, 0, size))
+                .and_then(|_| crash_safe::allocate(&handle, 0, size))
                 .and_then(|()| handle.sync_data())
                 .map_err(io_error("clear the end of", &file.path))?;
         }

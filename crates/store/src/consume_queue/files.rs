@@ -167,11 +167,11 @@ impl QueueFiles {
         Ok(())
     }
 
-    /// Makes everything from `from` to the end of its file read as nothing.
-    pub(crate) fn clear_tail(&self, uid: u32, dir: &Path, from: u64) -> io::Result<()> {
+    /// Makes everything from `from` to the end of its file read as nothing; `true` if there was something.
+    pub(crate) fn clear_tail(&self, uid: u32, dir: &Path, from: u64) -> io::Result<bool> {
         let base = self.base_of(from);
         let file = match self.existing(uid, dir, base) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             other => other?,
         };
         crash_safe::zero(&file, from - base, self.size, false)

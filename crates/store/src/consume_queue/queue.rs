@@ -286,7 +286,7 @@ impl Queue {
 
     /// The unit of queue offset `offset`.
     pub(crate) fn unit(&self, files: &QueueFiles, offset: i64) -> io::Result<Option<Unit>> {
-        Ok(self.read(files, offset, 1)?.iter().next())
+        Ok(self.read(files, offset, 1)?.raw().next().flatten())
     }
 
     /// Start of the next file after the one with queue offset `offset`, as a queue offset.
@@ -356,8 +356,9 @@ impl Queue {
         Ok(true)
     }
 
-    /// Cuts the queue to the units below queue offset `end`, deletes later files and clears what stands behind the cut.
-    pub(crate) fn truncate(&self, files: &QueueFiles, end: i64) -> io::Result<()> {
+    /// Cuts the queue to the units below queue offset `end`, deletes later files and clears what stands behind the cut; `true`
+    /// if its last file had something there.
+    pub(crate) fn truncate(&self, files: &QueueFiles, end: i64) -> io::Result<bool> {
         let mut state = self.state.lock();
         let to = ((end.max(0) as u64) * UNIT).max(state.first).min(state.end);
         let dir = self.dir(files);
@@ -366,7 +367,7 @@ impl Queue {
             files.delete(self.uid, &dir, base)?;
             base -= files.size();
         }
-        files.clear_tail(self.uid, &dir, to)?;
+        let cleared = files.clear_tail(self.uid, &dir, to)?;
         state.end = to;
         state.written = to.min(state.written);
         state.synced = to.min(state.synced);
@@ -374,7 +375,8 @@ impl Queue {
         state.tail = Vec::new();
         state.tail_start = to;
         drop(state);
-        self.refresh_max_physical(files)
+        self.refresh_max_physical(files)?;
+        Ok(cleared)
     }
 
     /// Offset of the first unit in files, which may be of a message that is gone, and offset after the last.
@@ -397,7 +399,8 @@ impl Queue {
                 high = middle;
             }
         }
-        self.truncate(files, low)
+        self.truncate(files, low)?;
+        Ok(())
     }
 
     /// Takes the log offset after the last unit from the units themselves. Pre-blank ones have none.
@@ -431,8 +434,14 @@ impl Units {
         self.0.is_empty()
     }
 
+    /// The units; where a file has lost one, a unit that stands for no message.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Unit> {
-        self.0.chunks_exact(UNIT as usize).map_while(Unit::parse)
+        self.raw().map(|unit| unit.unwrap_or(Unit::PRE_BLANK))
+    }
+
+    /// What is there, unit by unit.
+    pub(crate) fn raw(&self) -> impl Iterator<Item = Option<Unit>> {
+        self.0.chunks_exact(UNIT as usize).map(Unit::parse)
     }
 }
 

@@ -32,14 +32,15 @@ pub(crate) enum EndBy {
     Reading { below: i64 },
 }
 
-/// Finds all queues under the directory. What isn't a queue is skipped.
-pub(crate) fn load(queues: &Queues, dir: &Path, end_by: EndBy) -> Result<(), LoadError> {
+/// Finds all queues under the directory. What isn't a queue is skipped. Those that have lost units between others come back.
+pub(crate) fn load(queues: &Queues, dir: &Path, end_by: EndBy) -> Result<Vec<Arc<Queue>>, LoadError> {
+    let mut holed = Vec::new();
     let io_error = |path: &Path| {
         let path = path.to_owned();
         move |source| LoadError::Io { path, source }
     };
     let topics = match fs::read_dir(dir) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(holed),
         other => other.map_err(io_error(dir))?,
     };
     for topic in topics {
@@ -59,13 +60,19 @@ pub(crate) fn load(queues: &Queues, dir: &Path, end_by: EndBy) -> Result<(), Loa
                 tracing::warn!(path = %queue.path().display(), "skipping what is no consume queue");
                 continue;
             };
-            load_queue(queues, &name, id, &queue.path(), end_by)?;
+            holed.extend(load_queue(queues, &name, id, &queue.path(), end_by)?);
         }
     }
-    Ok(())
+    Ok(holed)
 }
 
-fn load_queue(queues: &Queues, topic: &str, id: i32, dir: &Path, end_by: EndBy) -> Result<(), LoadError> {
+fn load_queue(
+    queues: &Queues,
+    topic: &str,
+    id: i32,
+    dir: &Path,
+    end_by: EndBy,
+) -> Result<Option<Arc<Queue>>, LoadError> {
     let size = queues.files.size();
     let err = |source| LoadError::Io {
         path: dir.to_owned(),
@@ -82,7 +89,7 @@ fn load_queue(queues: &Queues, topic: &str, id: i32, dir: &Path, end_by: EndBy) 
     }
     bases.sort_unstable();
     let Some(&(last, _)) = bases.last() else {
-        return Ok(());
+        return Ok(None);
     };
     for &(base, len) in &bases {
         let path = dir.join(crate::fs::segment::file_name(base));
@@ -114,10 +121,12 @@ fn load_queue(queues: &Queues, topic: &str, id: i32, dir: &Path, end_by: EndBy) 
         state.synced = state.end;
         state.tail_start = state.end;
     }
-    settle(&queue, queues, first, last, end_by).map_err(err)
+    let holed = settle(&queue, queues, first, last, end_by).map_err(err)?;
+    Ok(holed.then_some(queue))
 }
 
-fn settle(queue: &Arc<Queue>, queues: &Queues, first: u64, last: u64, end_by: EndBy) -> io::Result<()> {
+/// Sets a queue's end. `true` if units seem to be lost before others that were there.
+fn settle(queue: &Arc<Queue>, queues: &Queues, first: u64, last: u64, end_by: EndBy) -> io::Result<bool> {
     let files = &queues.files;
     let size = files.size();
     let belongs = |unit: Option<Unit>| match (unit, end_by) {
@@ -130,6 +139,8 @@ fn settle(queue: &Arc<Queue>, queues: &Queues, first: u64, last: u64, end_by: En
     while base > first && !belongs(queue.unit(files, (base / UNIT) as i64)?) {
         base -= size;
     }
+    // Whether the end is where units begin to point beyond the limit, and not where there are none.
+    let mut limit = false;
     let mut end = match end_by {
         EndBy::Halving => {
             let (mut low, mut high) = ((base / UNIT) as i64, ((base + size) / UNIT) as i64);
@@ -150,9 +161,11 @@ fn settle(queue: &Arc<Queue>, queues: &Queues, first: u64, last: u64, end_by: En
             'file: while ((offset as u64) * UNIT) < base + size {
                 let units = queue.read(files, offset, chunk)?;
                 let mut n = 0;
-                for unit in units.iter() {
+                for unit in units.raw() {
+                    let Some(unit) = unit else { break 'file };
                     // Records follow each other, so units do.
                     if !belongs(Some(unit)) || (!unit.is_pre_blank() && unit.physical < last_end) {
+                        limit = !belongs(Some(unit));
                         break 'file;
                     }
                     last_end = unit.end().max(last_end);
@@ -170,7 +183,9 @@ fn settle(queue: &Arc<Queue>, queues: &Queues, first: u64, last: u64, end_by: En
     end = end.max((first / UNIT) as i64);
     let at_end = (end as u64) * UNIT == last + size;
     if matches!(end_by, EndBy::Reading { .. }) {
-        queue.truncate(files, end)?;
+        let something = queue.truncate(files, end)?;
+        let full = (end as u64) * UNIT == base + size;
+        return Ok(!limit && !full && (something || base != last));
     } else if !at_end {
         // What stands behind the end of a queue that was stopped in order is nothing, or left over from an older crash.
         let mut state = queue.state.lock();
@@ -183,5 +198,5 @@ fn settle(queue: &Arc<Queue>, queues: &Queues, first: u64, last: u64, end_by: En
     } else {
         queue.refresh_max_physical(files)?;
     }
-    Ok(())
+    Ok(false)
 }

@@ -26,6 +26,8 @@ pub(crate) struct Queues {
     topics: RwLock<HashMap<Arc<str>, Topic>>,
     uids: AtomicU32,
     to_write: Mutex<Vec<Arc<Queue>>>,
+    /// While one thread goes through the list, no other may think that it has seen all.
+    one_writer: Mutex<()>,
 }
 
 impl Queues {
@@ -35,6 +37,7 @@ impl Queues {
             topics: RwLock::default(),
             uids: AtomicU32::new(0),
             to_write: Mutex::default(),
+            one_writer: Mutex::default(),
         }
     }
 
@@ -96,6 +99,7 @@ impl Queues {
     /// Writes out what queues have in memory only. Those that had news stay on the list; the first error is told after
     /// all were tried.
     pub(crate) fn write_out(&self) -> io::Result<()> {
+        let _one = self.one_writer.lock();
         let listed = std::mem::take(&mut *self.to_write.lock());
         let mut result = Ok(());
         let mut stay = Vec::new();
@@ -174,5 +178,60 @@ fn remove_dir(dir: &std::path::Path) -> io::Result<()> {
     match fs::remove_dir_all(dir) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::consume_queue::{Appended, Unit};
+
+    #[test]
+    fn after_write_out_everything_is_written_whoever_else_is_at_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let queues = Queues::new(QueueFiles::new(dir.path().to_owned(), 2_000, 16));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Acquire) {
+                    queues.write_out().unwrap();
+                }
+            });
+            for n in 0..2_000 {
+                let queue = queues.find_or_make("t", n as i32 % 5);
+                let unit = Unit {
+                    physical: n * 10,
+                    size: 10,
+                    tags_code: 0,
+                };
+                if queue.append(&queues.files, n / 5, unit).unwrap() == Appended::Yes(true) {
+                    queues.list(queue.clone());
+                }
+                queues.write_out().unwrap();
+                assert_eq!(queue.written(), (n as u64 / 5 + 1) * 20);
+            }
+            done.store(true, Ordering::Release);
+        });
+    }
+
+    #[test]
+    fn queues_are_found_by_number_whatever_their_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let queues = Queues::new(QueueFiles::new(dir.path().to_owned(), 2_000, 16));
+        for id in [7, 0, 3, 1] {
+            assert_eq!(queues.find_or_make("t", id).id(), id);
+        }
+        assert!(
+            queues.find("t", 2).is_none() && queues.find("u", 0).is_none() && queues.find("t", -1).is_none()
+        );
+        let three = queues.find("t", 3).unwrap();
+        assert!(Arc::ptr_eq(&three, &queues.find_or_make("t", 3)));
+        assert_eq!(queues.len(), 4);
+        queues.remove_queue(&three).unwrap();
+        assert!(three.is_dead() && queues.find("t", 3).is_none());
+        queues.remove_topic("t").unwrap();
+        assert_eq!(queues.len(), 0);
     }
 }

@@ -80,19 +80,21 @@ fn write_blocks(file: &File, start: u64, end: u64) -> io::Result<()> {
 
 /// Makes `[start, end)` read as zeros, keeping the length, by the cheapest means the file system has.
 ///
-/// `keep_blocks` says whether the range must stay allocated; else it's thought to be mostly a hole already.
-pub(crate) fn zero(file: &File, start: u64, end: u64, keep_blocks: bool) -> io::Result<()> {
+/// `keep_blocks` says whether the range must stay allocated; else it's thought to be mostly a hole already, and `true` comes
+/// back if there was something else than zeros in it.
+pub(crate) fn zero(file: &File, start: u64, end: u64, keep_blocks: bool) -> io::Result<bool> {
     if end <= start {
-        return Ok(());
+        return Ok(false);
     }
     if keep_blocks {
         let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
         if fallocate(file, flags, start, end - start).is_ok() {
-            return Ok(());
+            return Ok(false);
         }
     }
     // Only ranges that hold data can hold anything but zeros.
     let mut at = start;
+    let mut cleared = false;
     let mut buffer = vec![0u8; 1 << 12];
     while at < end {
         at = match rustix::fs::seek(file, SeekFrom::Data(at)) {
@@ -103,6 +105,7 @@ pub(crate) fn zero(file: &File, start: u64, end: u64, keep_blocks: bool) -> io::
         let n = (end - at).min(buffer.len() as u64) as usize;
         file.read_exact_at(&mut buffer[..n], at)?;
         if buffer[..n].iter().any(|b| *b != 0) {
+            cleared = true;
             buffer[..n].fill(0);
             file.write_all_at(&buffer[..n], at)?;
         }
@@ -111,7 +114,7 @@ pub(crate) fn zero(file: &File, start: u64, end: u64, keep_blocks: bool) -> io::
             buffer.resize(buffer.len() * 2, 0);
         }
     }
-    Ok(())
+    Ok(cleared)
 }
 
 #[cfg(test)]
