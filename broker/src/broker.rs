@@ -17,7 +17,7 @@ use ferromq_protocol::body::{ConsumerOffsetTable, SubscriptionGroupTable, TopicC
 use ferromq_remoting::{Client, ClientConfig, Conn, ConnEvents, Dispatch, Limits, Server, ServerConfig};
 use ferromq_store::{Hooks, Progress, Store};
 use parking_lot::RwLock;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -32,7 +32,7 @@ use crate::overload::WriteGate;
 use crate::persist::TableFile;
 use crate::register::Registrar;
 use crate::stats::SAMPLE_EVERY_MS;
-use crate::topic_table::{PERM_RW, TopicTable};
+use crate::topic_table::TopicTable;
 use crate::{notice, processor, transaction};
 
 /// A client that sent no heartbeat for this long is dropped.
@@ -41,6 +41,8 @@ const CLIENT_LIFE_MS: i64 = 120_000;
 const LOOK_OVER: Duration = Duration::from_millis(SAMPLE_EVERY_MS);
 /// How long the start waits for the first registration.
 const FIRST_REGISTRATION: Duration = Duration::from_secs(3);
+/// How long work that is still going on at the end of a stop has.
+const LAST_WORK: Duration = Duration::from_secs(1);
 /// How long a table that was marked as changed may wait for its save.
 const SAVE_SOON: Duration = Duration::from_millis(500);
 
@@ -334,18 +336,7 @@ fn load_tables(settings: &BrokerSettings, identity: &Identity, now: i64) -> anyh
         offsets: TableFile::new(&root, "consumerOffset.json"),
     };
     let topics = TopicTable::from_file(files.topics.load::<TopicConfigTable>()?, now);
-    let system = system_topics(&identity.cluster, &identity.name, settings);
-    for row in system.rows() {
-        topics.put(row, now);
-    }
-    if !settings.auto_create_topic_enable {
-        // A template left from earlier would get round the setting.
-        if let Some(old) = topics.get("TBW102") {
-            let mut row = (*old).clone();
-            row.perm = PERM_RW;
-            topics.put(row, now);
-        }
-    }
+    system_topics(&identity.cluster, &identity.name, settings).put_into(&topics, now);
     let groups = GroupTable::from_file(files.groups.load::<SubscriptionGroupTable>()?, now);
     let offsets = OffsetTable::from_file(files.offsets.load::<ConsumerOffsetTable>()?);
     files.offsets.clean(offsets.changes());
@@ -482,6 +473,7 @@ impl Running {
             deadline,
             ..
         } = self;
+        let until = tokio::time::Instant::now() + deadline;
         tracing::info!("stopping: leaving the routes, then draining, then closing the store");
         pages.stop();
         let polite = async {
@@ -522,15 +514,23 @@ impl Running {
                 }
             }
         });
-        let clean = matches!(timeout(deadline, closing).await, Ok(Ok(true)));
+        let clean = matches!(timeout_at(until, closing).await, Ok(Ok(true)));
         client.close().await;
         tasks.house.close();
-        if timeout(deadline / 3, tasks.house.wait()).await.is_err() {
+        if timeout_at(
+            until.max(tokio::time::Instant::now() + LAST_WORK),
+            tasks.house.wait(),
+        )
+        .await
+        .is_err()
+        {
             tracing::warn!("some work was still going on at the end of the stop");
         }
         tasks.http_stop.cancel();
         tasks.http.close();
-        tasks.http.wait().await;
+        if timeout(LAST_WORK, tasks.http.wait()).await.is_err() {
+            tracing::debug!("a request for a page was cut off at the end of the stop");
+        }
         if clean {
             tracing::info!("stopped; everything is on disk");
         } else {

@@ -50,7 +50,7 @@ settings! {
         /// Queues of TBW102, the most that a topic made on first use gets.
         default_topic_queue_nums: i32 = 8, "defaultTopicQueueNums", range: 1..=65_535;
         /// Whether a send to an unknown topic makes it.
-        auto_create_topic_enable: bool = true, "autoCreateTopicEnable", important: true;
+        auto_create_topic_enable: bool = true, "autoCreateTopicEnable", live: true, important: true;
         /// Whether the topic named like the cluster can be read and written.
         cluster_topic_enable: bool = true, "clusterTopicEnable";
         /// Whether the topic named like the broker can be read and written.

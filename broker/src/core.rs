@@ -227,6 +227,10 @@ pub(crate) struct OwnedSystemTopics {
 }
 
 impl OwnedSystemTopics {
+    pub(crate) fn put_into(&self, table: &TopicTable, now: i64) {
+        system_topics(&self.cluster, &self.broker, &self.settings).put_into(table, now);
+    }
+
     pub(crate) fn reserved(&self, topic: &str) -> bool {
         system_topics(&self.cluster, &self.broker, &self.settings).reserved(topic)
     }

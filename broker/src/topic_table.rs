@@ -258,6 +258,25 @@ impl SystemTopics<'_> {
         rows
     }
 
+    /// Makes the table have these rows, and no topic from which others can be made when that is off.
+    pub(crate) fn put_into(&self, table: &TopicTable, now: i64) {
+        for row in self.rows() {
+            table.put(row, now);
+        }
+        // One left from earlier would get round the setting.
+        if !self.auto_create
+            && let Some(old) = table.get(names::topics::AUTO_CREATE)
+        {
+            table.put(
+                TopicConfig {
+                    perm: PERM_RW,
+                    ..(*old).clone()
+                },
+                now,
+            );
+        }
+    }
+
     /// Whether administrators may not make, change or delete a topic of this name.
     pub(crate) fn reserved(&self, topic: &str) -> bool {
         names::is_system_topic(topic)

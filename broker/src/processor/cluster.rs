@@ -95,10 +95,16 @@ pub(crate) fn update_config(
         new.file_reserved_time,
         u8::try_from(new.disk_max_used_space_ratio).unwrap_or(95),
     );
+    let automatic_changed = new.auto_create_topic_enable != old.auto_create_topic_enable;
     let permission_changed = new.broker_permission != old.broker_permission;
     let now = now_ms();
     core.replace_settings(Arc::new(new), now);
     tracing::info!(keys = ?changed.iter().map(|(k, _)| k).collect::<Vec<_>>(), by = %cx.conn.peer(), "settings changed");
+    if automatic_changed {
+        core.system_topics().put_into(&core.topics, now);
+        core.save_topics()?;
+        core.registrar.changed();
+    }
     if permission_changed {
         core.topics.touch(now);
         core.save_topics()?;

@@ -373,8 +373,7 @@ fn make_topics(core: &Arc<Core>, request: &Command) -> Result<(), Refusal> {
             }
             core.topics.get_or_create(header.topic, 1, PERM_RW, sys_flag, now);
         } else {
-            if !core.settings().auto_create_topic_enable && header.default_topic == names::topics::AUTO_CREATE
-            {
+            if !core.settings().auto_create_topic_enable {
                 return Err(no_topic(
                     core,
                     header.topic,

@@ -240,6 +240,10 @@ async fn settings_are_shown_and_live_ones_changed_for_good() {
         "{kept}"
     );
 
+    rig.peer.ok(change("autoCreateTopicEnable=false")).await;
+    assert_eq!(rig.peer.call(send_command("New", 0, "x", "")).await.code, 17);
+    rig.peer.ok(change("autoCreateTopicEnable=true")).await;
+    rig.peer.ok(send_command("New", 0, "x", "")).await;
     rig.peer.ok(change("brokerPermission=2")).await;
     assert_eq!(rig.peer.pull_code("T").await, 16);
     rig.restart().await;
