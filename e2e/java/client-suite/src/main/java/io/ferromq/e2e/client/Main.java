@@ -2,9 +2,9 @@ package io.ferromq.e2e.client;
 
 import io.ferromq.e2e.harness.Args;
 import io.ferromq.e2e.harness.Suite;
+import io.ferromq.e2e.harness.WorkDir;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 
 /**
  * What an application does with the official client, as named cases.
@@ -20,7 +20,7 @@ public final class Main {
 
     public static void main(String[] argv) throws Exception {
         Args args = new Args(argv);
-        String work = args.get("work-dir", Files.createTempDirectory("ferromq-suite").toString());
+        String work = WorkDir.of(args).toString();
         System.setProperty("rocketmq.client.logRoot", work);
         System.setProperty("rocketmq.client.logLevel", args.get("log-level", "WARN"));
         System.setProperty("rocketmq.client.localOffsetStoreDir", work + "/offsets");
