@@ -356,6 +356,30 @@ impl<L: Link> ClientTable<L> {
         }
     }
 
+    /// The members whose subscriptions are not what the group's are as a whole. With any, messages go to members that do
+    /// not want them: nearly always a mistake, unless a new version of the application is just being rolled out.
+    pub(crate) fn differing(&self, group: &str) -> Vec<String> {
+        let inner = self.inner.read();
+        let Some(group) = inner.consumers.get(group) else {
+            return Vec::new();
+        };
+        let same = |consumer: &Consumer<L>| {
+            consumer.subscriptions.len() == group.merged.len()
+                && consumer.subscriptions.iter().all(|(topic, own)| {
+                    group
+                        .merged
+                        .get(topic)
+                        .is_some_and(|all| all.data.sub_string == own.data.sub_string)
+                })
+        };
+        group
+            .members
+            .values()
+            .filter(|c| !same(c))
+            .map(|c| c.member.client_id.clone())
+            .collect()
+    }
+
     /// The client ids of a consumer group, each once.
     pub(crate) fn client_ids(&self, group: &str) -> Vec<String> {
         let inner = self.inner.read();
@@ -527,6 +551,20 @@ mod tests {
         assert_eq!(table.counts(), (0, 0));
         assert!(table.inner.read().clients.is_empty());
         assert!(table.inner.read().places.is_empty());
+    }
+
+    #[test]
+    fn members_that_differ_are_named() {
+        let table = ClientTable::default();
+        beat(&table, 1, "a", vec![sub("t", "x", 1)]);
+        beat(&table, 2, "b", vec![sub("t", "x", 2)]);
+        assert!(table.differing("g").is_empty());
+        beat(&table, 3, "c", vec![sub("t", "y", 3)]);
+        assert_eq!(table.differing("g"), ["a", "b"]);
+        beat(&table, 3, "c", vec![sub("t", "x", 4), sub("u", "*", 4)]);
+        assert_eq!(table.differing("g"), ["a", "b"]);
+        table.closed(3);
+        assert!(table.differing("g").is_empty());
     }
 
     #[test]

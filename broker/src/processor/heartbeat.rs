@@ -83,6 +83,16 @@ fn consume(core: &Arc<Core>, member: Member<Conn>, data: ConsumerData, now: i64)
     let changed = core
         .clients
         .consumer_seen(&data.group_name, member, manner, data.subscription_data_set);
+    if changed {
+        let differing = core.clients.differing(&data.group_name);
+        if !differing.is_empty() {
+            tracing::warn!(
+                group = data.group_name,
+                clients = ?differing,
+                "members of a consumer group have different subscriptions: some messages will reach nobody who wants them"
+            );
+        }
+    }
     if changed && notify {
         core.notices.changed(&data.group_name);
     }
