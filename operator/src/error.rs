@@ -1,6 +1,7 @@
 //! Why a pass over a resource ended early.
 
 use kube::core::response::reason;
+use std::time::Duration;
 
 /// Why a pass ended early. Each names what was being done; the next pass starts anew.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,9 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// A pass took too long.
+    #[error("the pass did not end within {0:?} and was given up; the API server or a broker may hang")]
+    TooLong(Duration),
     /// An object could not be turned into JSON or back.
     #[error("{action}: {source}")]
     Json {
@@ -49,7 +53,7 @@ impl Error {
                 ..
             } => matches!(status.code, 400 | 403 | 404 | 422) && status.reason != reason::CONFLICT,
             Self::NameTaken { .. } | Self::Json { .. } => true,
-            Self::Api { .. } => false,
+            Self::Api { .. } | Self::TooLong(_) => false,
         }
     }
 
@@ -68,6 +72,7 @@ impl Error {
             },
             Self::Api { .. } => "connection",
             Self::NameTaken { .. } => "name_taken",
+            Self::TooLong(_) => "too_long",
             Self::Json { .. } => "json",
         }
     }

@@ -10,7 +10,10 @@ use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Longest time of a pass.
+const LONGEST_PASS: Duration = Duration::from_secs(120);
 
 /// Hashes all of an object that people and controllers change, but not its status: a status that the operator
 /// writes must not wake it. (The uid is part of the filter's own key.)
@@ -26,6 +29,14 @@ fn changed_by_hand<K: Resource>(object: &K) -> u64 {
         .map(|t| t.0.as_second())
         .hash(&mut hasher);
     hasher.finish()
+}
+
+/// Ends a pass that takes too long: calls to the API server have no time-out of their own, and a pass that hangs would
+/// keep its resource from ever being looked at again.
+async fn in_time(pass: impl Future<Output = Result<Action, Error>>) -> Result<Action, Error> {
+    tokio::time::timeout(LONGEST_PASS, Box::pin(pass))
+        .await
+        .unwrap_or(Err(Error::TooLong(LONGEST_PASS)))
 }
 
 /// Counts a pass, and logs why it failed.

@@ -9,7 +9,7 @@ pub mod validate;
 use crate::apply;
 use crate::broker_status::{self, Expected, Report, ReportError};
 use crate::context::Context;
-use crate::controller::{changed_by_hand, finish};
+use crate::controller::{changed_by_hand, finish, in_time};
 use crate::crd::BrokerCluster;
 use crate::crd::condition::READY;
 use crate::digest;
@@ -73,7 +73,7 @@ pub async fn run(cx: Arc<Context>, stop: CancellationToken) {
 async fn pass(cluster: Arc<BrokerCluster>, cx: Arc<Context>) -> Result<Action, Error> {
     let _under_way = cx.passes.token();
     let begun = Instant::now();
-    let result = Box::pin(reconcile(&cluster, &cx)).await;
+    let result = in_time(reconcile(&cluster, &cx)).await;
     finish(&cx, KIND, begun, &result);
     result
 }

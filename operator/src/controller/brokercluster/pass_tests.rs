@@ -155,7 +155,7 @@ struct World {
 impl World {
     fn new(spec: Value) -> Self {
         let mut first = Server::default();
-        let resource = serde_json::to_value(super::validate::tests::cluster(spec)).unwrap();
+        let resource = serde_json::to_value(validate::tests::cluster(spec)).unwrap();
         first.objects.insert(RESOURCE.to_owned(), resource);
         let server = Arc::new(Mutex::new(first));
         let behind = Arc::clone(&server);

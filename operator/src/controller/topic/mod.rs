@@ -10,13 +10,13 @@ pub mod status;
 pub mod validate;
 
 use crate::context::Context;
-use crate::controller::{changed_by_hand, finish};
+use crate::controller::{changed_by_hand, finish, in_time};
 use crate::crd::condition::READY;
 use crate::crd::topic::DeletionPolicy;
 use crate::crd::{BrokerCluster, Topic};
 use crate::error::Error;
 use crate::names;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, Patch, PatchParams};
@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use validate::{claimants, cluster_ref, groups, validate};
 
 const KIND: &str = "Topic";
-/// Pause while the cluster has not been looked at since the start.
+/// Pause while nothing is known of the clusters yet, right after a start.
 const FIRST_LOOK: Duration = Duration::from_millis(500);
 
 /// What a pass over a Topic needs.
@@ -108,7 +108,7 @@ fn matters_to_topics(cluster: &BrokerCluster) -> u64 {
 async fn pass(topic: Arc<Topic>, shared: Arc<Shared>) -> Result<Action, Error> {
     let _under_way = shared.cx.passes.token();
     let begun = Instant::now();
-    let result = Box::pin(reconcile(&topic, &shared)).await;
+    let result = in_time(reconcile(&topic, &shared)).await;
     finish(&shared.cx, KIND, begun, &result);
     result
 }
@@ -116,9 +116,10 @@ async fn pass(topic: Arc<Topic>, shared: Arc<Shared>) -> Result<Action, Error> {
 async fn reconcile(topic: &Topic, shared: &Shared) -> Result<Action, Error> {
     let cx = &shared.cx;
     let namespace = topic.namespace().unwrap_or_default();
-    // An empty store before the first list would read as "there is no cluster".
-    if shared.clusters.wait_until_ready().await.is_err() {
-        return Ok(Action::requeue(cx.settings.retry()));
+    // An empty store before the first list would read as "there is no cluster". Not awaited: of several passes that wait
+    // for one store only the last is woken.
+    if !matches!(shared.clusters.wait_until_ready().now_or_never(), Some(Ok(()))) {
+        return Ok(Action::requeue(FIRST_LOOK));
     }
     let cluster = shared
         .clusters
