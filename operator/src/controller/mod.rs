@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 /// Longest time of a pass.
-const LONGEST_PASS: Duration = Duration::from_secs(120);
+const LONGEST_PASS: Duration = Duration::from_mins(2);
 
 /// Hashes all of an object that people and controllers change, but not its status: a status that the operator
 /// writes must not wake it. (The uid is part of the filter's own key.)
