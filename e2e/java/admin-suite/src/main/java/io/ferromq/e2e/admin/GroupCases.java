@@ -133,7 +133,8 @@ final class GroupCases {
         that(connection.getSubscriptionTable().containsKey(topic), "its subscription");
         ConsumerRunningInfo info = a.tools.getConsumerRunningInfo(group, consumer.buildMQClientId(), false);
         that(info.getMqTable().keySet().stream().anyMatch(q -> q.getTopic().equals(topic)), "its queues");
-        that(!a.tools.examineProducerConnectionInfo(a.producerGroup(), topic).getConnectionSet().isEmpty(), "the producer is seen");
+        // A broker hears of a producer by its next heartbeat.
+        Check.until("the producer is seen", () -> !a.tools.examineProducerConnectionInfo(a.producerGroup(), topic).getConnectionSet().isEmpty());
         that(a.tools.queryTopicConsumeByWho(topic).getGroupList().contains(group), "the topic's groups name it");
         consumer.shutdown();
         return "1 consumer";
