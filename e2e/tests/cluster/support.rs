@@ -68,12 +68,30 @@ pub(crate) fn in_cluster<S: AsRef<std::ffi::OsStr>>(program: &[S]) -> Command {
 
 /// `ferroctl` inside the cluster's network, its answer as JSON.
 pub(crate) fn ferroctl(name_server: &str, args: &[&str]) -> Value {
+    let text = run(&mut ferroctl_command(name_server, args));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("ferroctl {args:?} gave no JSON ({e}): {text}"))
+}
+
+/// The same; nothing when it says that what was asked for does not exist (exit code 3).
+pub(crate) fn try_ferroctl(name_server: &str, args: &[&str]) -> Option<Value> {
+    let done = output(&mut ferroctl_command(name_server, args));
+    if done.status.code() == Some(3) {
+        return None;
+    }
+    assert!(
+        done.status.success(),
+        "ferroctl {args:?}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    Some(serde_json::from_slice(&done.stdout).expect("ferroctl prints JSON"))
+}
+
+fn ferroctl_command(name_server: &str, args: &[&str]) -> Command {
     let binary = root().join("target/debug/ferroctl");
     let binary = binary.to_str().expect("path is UTF-8");
     let mut line = vec![binary, "-n", name_server, "-o", "json"];
     line.extend(args);
-    let text = run(&mut in_cluster(&line));
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("ferroctl {args:?} gave no JSON ({e}): {text}"))
+    in_cluster(&line)
 }
 
 /// A namespace that lives as long as the value.

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::support::{Namespace, broker_cluster, ferroctl, run, same, topic, wait_for};
+use crate::support::{Namespace, broker_cluster, ferroctl, run, same, topic, try_ferroctl, wait_for};
 
-/// Queue counts of a topic on each broker that has it, by broker name.
+/// Queue counts of a topic on each broker that has it, by broker name; none where the topic is not known.
 fn queues(name_server: &str, topic: &str) -> BTreeMap<String, (u64, u64)> {
-    let route = ferroctl(name_server, &["topic", "route", topic]);
-    let Some(data) = route["queueDatas"].as_array() else {
+    let Some(route) = try_ferroctl(name_server, &["topic", "route", topic]) else {
         return BTreeMap::new();
     };
+    let data = route["queueDatas"].as_array().expect("a route has queues");
     data.iter()
         .map(|q| {
             let count = |key: &str| q[key].as_u64().unwrap_or_default();
