@@ -1,0 +1,114 @@
+# One target per need; .ci/run calls only these.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.ONESHELL:
+
+include e2e/rig/versions.env
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ferromq
+HELM_BIN := $(CACHE)/helm-$(HELM)/helm
+KUBECONFORM_BIN := $(CACHE)/kubeconform-$(KUBECONFORM)/kubeconform
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+.PHONY: demo
+demo: ## from nothing to 10,000 messages sent and received on a Kubernetes cluster; leaves it running
+	@e2e/demo.sh up
+
+.PHONY: demo-down
+demo-down: ## remove every trace of `make demo`
+	@e2e/demo.sh down
+
+.PHONY: dev
+dev: ## name server and broker on this machine, without Kubernetes; Ctrl-C stops them
+	@cargo build --quiet -p ferromq-broker -p ferroctl
+	mkdir -p target/dev
+	cat > target/dev/broker.conf <<-CONF
+		brokerName=dev
+		bindAddress=127.0.0.1
+		brokerIP1=127.0.0.1
+		brokerIP2=127.0.0.1
+		httpPort=8080
+		storePathRootDir=$(CURDIR)/target/dev/store
+		mappedFileSizeCommitLog=67108864
+	CONF
+	echo "dev: name server 127.0.0.1:9876, broker 127.0.0.1:10911, data in target/dev"
+	echo "dev: http://127.0.0.1:8080/status"
+	echo "dev: try  target/debug/ferroctl -n 127.0.0.1:9876 cluster list"
+	exec target/debug/ferromq-broker --with-namesrv -c target/dev/broker.conf -n 127.0.0.1:9876
+
+.PHONY: test
+test: unit interop e2e ## install what the tests need and run them all
+
+.PHONY: ci
+ci: lint test ## what .ci/run runs
+
+.PHONY: unit
+unit: ## unit and integration tests of the crates
+	@e2e/rig/setup.sh packages
+	cargo test --workspace
+
+.PHONY: interop
+interop: ## the official Java client and Java's own store against our broker, on loopback
+	@e2e/java/build.sh
+	cargo build -p ferromq-broker -p ferromq-namesrv -p ferroctl
+	cargo test -p ferromq-e2e --features interop --test interop
+
+.PHONY: images
+images: ## both container images into dist/, without a container engine
+	@images/build.sh
+
+.PHONY: e2e
+e2e: ## the embedded cluster: the demo twice, the end-to-end tests, and its removal
+	@e2e/java/build.sh
+	e2e/run.sh
+
+.PHONY: e2e-rig
+e2e-rig: ## tests of the embedded cluster itself; none may be up
+	@e2e/rig/setup.sh
+	cargo test -p ferromq-e2e --features cluster --test rig
+
+.PHONY: e2e-kind
+e2e-kind: ## the demo, on kind where a container engine answers
+	@e2e/demo.sh up
+	e2e/demo.sh down
+
+.PHONY: fmt
+fmt: ## format the code
+	cargo fmt --all
+
+.PHONY: lint
+lint: chart ## formatting, clippy, CRD files, chart
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --features ferromq-e2e/cluster,ferromq-e2e/interop -- -D warnings
+	for dir in crds charts/ferromq/crds; do
+		cargo run --quiet -p ferromq-operator -- crd --dir target/crds
+		diff -ru $$dir target/crds
+	done
+
+.PHONY: chart
+chart: ## helm lint, and a rendering of the chart
+	@e2e/rig/setup.sh helm
+	$(HELM_BIN) lint charts/ferromq --strict
+	$(HELM_BIN) template ferromq charts/ferromq --namespace ferromq-system > /dev/null
+
+.PHONY: crds
+crds: ## write crds/ and the chart's copy from the operator's types
+	cargo run --quiet -p ferromq-operator -- crd --dir crds
+	cargo run --quiet -p ferromq-operator -- crd --dir charts/ferromq/crds
+
+.PHONY: fuzz
+fuzz: ## check that the fuzz targets build (running them needs cargo-fuzz, see fuzz/Cargo.toml)
+	cd fuzz && cargo check
+
+.PHONY: deny
+deny: ## licences, banned crates and sources of dependencies
+	@command -v cargo-deny >/dev/null || cargo install --quiet --locked cargo-deny@0.20.2
+	cargo deny check bans licenses sources
+
+.PHONY: clean
+clean: ## remove what was built here (not the cache of tools)
+	cargo clean
+	rm -rf dist
