@@ -118,8 +118,12 @@ k() { kubectl "${kubectl_args[@]}" "$@"; }
 install_chart() {
     # Helm installs CRDs once and never changes them; applying them first also upgrades them.
     k apply --server-side --force-conflicts -f crds/ >/dev/null
+    # The tag stays the same from build to build: the digest makes the operator's pod follow a new image.
+    local digest=given
+    if [ -z "${DEMO_OPERATOR_IMAGE:-}" ]; then digest=$(sha256sum dist/ferromq-operator.tar | cut -c1-16); fi
     "$helm" "${helm_args[@]}" upgrade --install "$release" charts/ferromq --namespace ferromq-system --create-namespace \
         --skip-crds --set "image.repository=${operator_image%:*}" --set "image.tag=${operator_image##*:}" \
+        --set-string "podAnnotations.ferromq\.io/image-digest=$digest" \
         --wait --timeout "${wait_seconds}s" >/dev/null
     echo "operator installed in namespace ferromq-system"
 }

@@ -2,6 +2,7 @@
 //!
 //! Each test has a namespace of its own and removes it, so tests run in any order and beside each other.
 
+mod chart;
 mod life;
 mod refusals;
 mod removal;

@@ -266,3 +266,17 @@ spec: {{cluster: {cluster}, topicName: {topic_name}, readQueues: {queues}, write
 fn image() -> String {
     format!("ferromq/ferromq:{}", env!("CARGO_PKG_VERSION"))
 }
+
+/// The helm that rig/setup.sh keeps, against the embedded cluster.
+pub(crate) fn helm() -> Command {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
+        || PathBuf::from(std::env::var_os("HOME").expect("HOME is set")).join(".cache"),
+        PathBuf::from,
+    );
+    let versions = std::fs::read_to_string(root().join("e2e/rig/versions.env")).expect("read the versions");
+    let version = versions
+        .lines()
+        .find_map(|l| l.strip_prefix("HELM="))
+        .expect("a version of helm");
+    Command::new(cache.join(format!("ferromq/helm-{version}/helm")))
+}
