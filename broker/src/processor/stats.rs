@@ -120,10 +120,10 @@ pub(crate) fn all_groups(
                 continue;
             }
             let offset_table = progress(core, &group, &topic);
-            list.total_diff += offset_table
-                .values()
-                .map(|o| o.broker_offset - o.consumer_offset)
-                .sum::<i64>();
+            // Offsets are the clients' word: several of them may be anything up to the largest.
+            list.total_diff = offset_table.values().fold(list.total_diff, |sum, o| {
+                sum.saturating_add(o.broker_offset.saturating_sub(o.consumer_offset))
+            });
             of_group.push(ConsumeStats {
                 offset_table,
                 ..ConsumeStats::default()
@@ -167,7 +167,7 @@ pub(crate) fn time_spans(
             min_time_stamp
         };
         let delay_time = if consumed < max {
-            (now_ms() - time(queue_id, consumed.max(0))).max(0)
+            now_ms().saturating_sub(time(queue_id, consumed.max(0))).max(0)
         } else {
             0
         };

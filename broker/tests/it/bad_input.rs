@@ -172,6 +172,83 @@ async fn huge_and_negative_counts_are_clamped() {
     rig.stop().await;
 }
 
+/// Offsets and times are the clients' word. None may overflow in a sum or a product, and a stored one comes back in later
+/// requests for statistics.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_largest_and_smallest_numbers_are_only_numbers() {
+    let rig = Rig::start().await;
+    for n in 0..3 {
+        rig.peer.send("T", 0, &n.to_string()).await;
+    }
+    rig.peer.drain("T", 0, 0, 3).await;
+    // 922337203685477581 × 20 is 2^64 + 4: it would land inside the queue.
+    for number in [
+        i64::MAX,
+        i64::MAX - 1,
+        i64::MIN,
+        i64::MIN + 1,
+        922_337_203_685_477_581,
+        -922_337_203_685_477_581,
+        1 << 62,
+    ] {
+        let text = number.to_string();
+        let request = |code: i32, field: &str| {
+            let mut command = Command::request(code);
+            for (key, value) in [
+                ("topic", "T"),
+                ("key", "k"),
+                ("group", "CG"),
+                ("consumerGroup", "CG"),
+                ("queueId", "0"),
+                ("delayLevel", "0"),
+                ("maxNum", "32"),
+                ("beginTimestamp", "0"),
+                ("endTimestamp", "1"),
+                ("isOrder", "false"),
+                (field, &text),
+            ] {
+                command.ext.set(key, value);
+            }
+            command
+        };
+        for (code, field) in [
+            (11, "commitOffset"),
+            (12, "beginTimestamp"),
+            (12, "endTimestamp"),
+            (15, "commitOffset"),
+            (29, "timestamp"),
+            (33, "offset"),
+            (36, "offset"),
+        ] {
+            let mut command = request(code, field);
+            for (key, value) in [
+                ("queueOffset", "0"),
+                ("maxMsgNums", "32"),
+                ("sysFlag", "5"),
+                ("suspendTimeoutMillis", "0"),
+                ("subscription", "*"),
+                ("subVersion", "0"),
+            ] {
+                command.ext.set(key, value);
+            }
+            let answer = rig.peer.call(command).await;
+            let remark = answer.remark.unwrap_or_default();
+            assert!(!remark.contains("panic"), "{code} {field} {number}: {remark}");
+        }
+        // Two queues with the largest offset: their sum overflows.
+        let mut second = request(15, "commitOffset");
+        second.ext.set("queueId", "1");
+        rig.peer.ok(second).await;
+        for code in [14, 30, 31, 208, 317] {
+            rig.peer.ok(request(code, "unused")).await;
+        }
+        let pulled = Pulled::of(&rig.peer.call(pull_command("T", 0, number, 0)).await);
+        assert_eq!((pulled.code, pulled.bodies.len()), (21, 0), "{number}");
+    }
+    assert_eq!(rig.peer.drain("T", 0, 0, 3).await.len(), 3);
+    rig.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_codes_are_answered_3() {
     let rig = Rig::start().await;

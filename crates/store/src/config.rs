@@ -125,7 +125,7 @@ impl DelayLevels {
 
     /// When a message of `level` stored at `store_timestamp` is due. Levels above the table count as its highest.
     pub fn due(&self, level: i32, store_timestamp: i64) -> i64 {
-        store_timestamp + self.delay(level.min(self.max_level())).unwrap_or(1_000)
+        store_timestamp.saturating_add(self.delay(level.min(self.max_level())).unwrap_or(1_000))
     }
 }
 

@@ -125,7 +125,7 @@ impl Dispatch {
             self.hooks.arrival.arrived(&Arrival {
                 topic: record.topic,
                 queue_id: record.queue_id,
-                next_offset: record.queue_offset + 1,
+                next_offset: record.queue_offset.saturating_add(1),
                 tags_code,
                 store_timestamp: record.store_timestamp,
                 properties: &text,

@@ -42,7 +42,12 @@ impl Core {
             .then(|| self.unit_store_time(queue, low - 1))
             .flatten();
         match before {
-            Some(before) if after != timestamp && timestamp - before <= after - timestamp => low - 1,
+            Some(before)
+                if after != timestamp
+                    && timestamp.saturating_sub(before) <= after.saturating_sub(timestamp) =>
+            {
+                low - 1
+            }
             _ => low,
         }
     }

@@ -48,7 +48,7 @@ impl CommitLog {
     /// Start of the file after the one with this log offset.
     pub(crate) fn next_file(&self, physical: i64) -> i64 {
         let size = self.segments.file_size() as i64;
-        physical - physical.rem_euclid(size) + size
+        (physical - physical.rem_euclid(size)).saturating_add(size)
     }
 
     /// Readable bytes from a log offset to the end of its file; `None` if there's no such file.

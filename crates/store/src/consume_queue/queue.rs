@@ -24,6 +24,12 @@ const WRITE_AT: usize = 16 << 10;
 /// Written units that stay in memory for readers at the end.
 const KEEP: usize = 1 << 10;
 
+/// Position of a queue offset in the queue's files, in bytes. Offsets come from the wire and from tables on the disk too: one
+/// that no queue can reach is a position that none has.
+pub(super) fn position(offset: i64) -> u64 {
+    (offset.max(0) as u64).saturating_mul(UNIT)
+}
+
 /// What became of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appended {
@@ -171,7 +177,7 @@ impl Queue {
     /// Fills the offsets up to `offset` with units that stand for no message.
     pub(crate) fn fill_gap(&self, files: &QueueFiles, offset: i64) -> io::Result<()> {
         let mut state = self.state.lock();
-        let up_to = (offset.max(0) as u64).saturating_mul(UNIT);
+        let up_to = position(offset);
         self.fill(&mut state, files, up_to)
     }
 
@@ -261,14 +267,14 @@ impl Queue {
     /// Units from queue offset `offset` on: at most `most`, and no more than one file has. Fewer at the end. An error of
     /// kind `NotFound` says that the file is gone.
     pub(crate) fn read(&self, files: &QueueFiles, offset: i64, most: usize) -> io::Result<Units> {
-        let start = (offset.max(0) as u64) * UNIT;
+        let start = position(offset);
         let want = {
             let state = self.state.lock();
-            let file_end = files.base_of(start) + files.size();
+            let file_end = files.base_of(start).saturating_add(files.size());
             let end = state
                 .end
                 .min(file_end)
-                .min(start.saturating_add(most as u64 * UNIT));
+                .min(start.saturating_add((most as u64).saturating_mul(UNIT)));
             if end <= start || start < state.first {
                 return Ok(Units(Vec::new()));
             }
@@ -291,7 +297,7 @@ impl Queue {
 
     /// Start of the next file after the one with queue offset `offset`, as a queue offset.
     pub(crate) fn next_file(files: &QueueFiles, offset: i64) -> i64 {
-        ((files.base_of((offset.max(0) as u64) * UNIT) + files.size()) / UNIT) as i64
+        (files.base_of(position(offset)).saturating_add(files.size()) / UNIT) as i64
     }
 
     /// Moves the first readable offset to the first unit whose record is still in a log that starts at `log_min`.
@@ -322,7 +328,7 @@ impl Queue {
             }
         }
         let mut state = self.state.lock();
-        state.min = state.min.max(low as u64 * UNIT).min(state.end);
+        state.min = state.min.max(position(low)).min(state.end);
         Ok(())
     }
 
@@ -360,7 +366,7 @@ impl Queue {
     /// if its last file had something there.
     pub(crate) fn truncate(&self, files: &QueueFiles, end: i64) -> io::Result<bool> {
         let mut state = self.state.lock();
-        let to = ((end.max(0) as u64) * UNIT).max(state.first).min(state.end);
+        let to = position(end).max(state.first).min(state.end);
         let dir = self.dir(files);
         let mut base = files.base_of(state.written.max(1) - 1);
         while base >= to && base > state.first {
@@ -481,6 +487,31 @@ mod tests {
         assert_eq!(old, (5..10).map(unit).collect::<Vec<_>>(), "one file at a time");
         q.sync(&files).unwrap();
         assert!(!q.unsynced());
+    }
+
+    #[test]
+    fn offsets_that_no_queue_can_reach_hold_nothing() {
+        let (_dir, files, q) = queue();
+        for n in 0..25 {
+            q.append(&files, n, unit(n)).unwrap();
+        }
+        // Times 20 these pass 2^64; the first comes out as 4, a place inside the queue.
+        for offset in [
+            (1 << 62) / 5 * 4 + 1,
+            i64::MAX / 20,
+            i64::MAX / 20 + 1,
+            i64::MAX - 1,
+            i64::MAX,
+        ] {
+            assert!(q.read(&files, offset, 32).unwrap().is_empty(), "{offset}");
+            assert!(q.read(&files, offset, usize::MAX).unwrap().is_empty(), "{offset}");
+            assert_eq!(q.unit(&files, offset).unwrap(), None, "{offset}");
+            assert!(Queue::next_file(&files, offset) > 0);
+        }
+        assert_eq!(q.unit(&files, i64::MIN).unwrap(), Some(unit(0)));
+        q.write_out(&files).unwrap();
+        q.truncate(&files, i64::MAX).unwrap();
+        assert_eq!(q.range(), (0, 25));
     }
 
     #[test]
