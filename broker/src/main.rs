@@ -1,5 +1,7 @@
 //! The FerroMQ broker.
 
+#![forbid(unsafe_code)]
+
 use std::io::Write as _;
 use std::process::ExitCode;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ferromq_protocol::body::KvTable;
+use ferromq_protocol::names::topics;
 
 use crate::core::Core;
 use crate::stats::Totals;
@@ -117,7 +118,7 @@ pub(crate) fn table(core: &Core, now: i64) -> KvTable {
         figures.earliest_store_time.to_string(),
     );
     for (level, offset) in core.store.delay_offsets() {
-        let max = core.store.max_offset("SCHEDULE_TOPIC_XXXX", level - 1);
+        let max = core.store.max_offset(topics::SCHEDULE, level - 1);
         set(
             &format!("scheduleMessageOffset_{level}"),
             format!("{offset},{max}"),

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferromq_protocol::body::{DataVersion, TopicConfig, TopicConfigTable};
+use ferromq_protocol::names::topics;
 use ferromq_protocol::{names, perm};
 use parking_lot::RwLock;
 
@@ -241,16 +242,21 @@ impl SystemTopics<'_> {
         let inherit = if self.auto_create { perm::INHERIT } else { 0 };
         let named = |enabled: bool| if enabled { PERM_RW | inherit } else { inherit };
         let mut rows = vec![
-            row("SELF_TEST_TOPIC", 1, PERM_RW, 0),
-            row("BenchmarkTest", 1024, PERM_RW, 0),
+            row(topics::SELF_TEST, 1, PERM_RW, 0),
+            row(topics::BENCHMARK, 1024, PERM_RW, 0),
             row(self.cluster, 16, named(self.cluster_topic), 0),
             row(self.broker, 1, named(self.broker_topic), 0),
-            row("OFFSET_MOVED_EVENT", 1, PERM_RW, 0),
-            row("SCHEDULE_TOPIC_XXXX", 18, PERM_RW, 0),
-            row(&format!("{}_REPLY_TOPIC", self.cluster), 1, PERM_RW, 0),
+            row(topics::OFFSET_MOVED, 1, PERM_RW, 0),
+            row(topics::SCHEDULE, 18, PERM_RW, 0),
+            row(
+                &format!("{}{}", self.cluster, topics::REPLY_SUFFIX),
+                1,
+                PERM_RW,
+                0,
+            ),
         ];
         if self.auto_create {
-            rows.push(row("TBW102", self.default_queues, PERM_RWX, 0));
+            rows.push(row(topics::AUTO_CREATE, self.default_queues, PERM_RWX, 0));
         }
         if let Some(trace) = self.trace_topic {
             rows.push(row(trace, 1, PERM_RW, 0));
@@ -265,7 +271,7 @@ impl SystemTopics<'_> {
         }
         // One left from earlier would get round the setting.
         if !self.auto_create
-            && let Some(old) = table.get(names::topics::AUTO_CREATE)
+            && let Some(old) = table.get(topics::AUTO_CREATE)
         {
             table.put(
                 TopicConfig {
@@ -282,7 +288,7 @@ impl SystemTopics<'_> {
         names::is_system_topic(topic)
             || topic == self.cluster
             || topic == self.broker
-            || topic.strip_suffix("_REPLY_TOPIC") == Some(self.cluster)
+            || topic.strip_suffix(topics::REPLY_SUFFIX) == Some(self.cluster)
     }
 }
 

@@ -1,5 +1,7 @@
 //! `rig`: starts and stops the cluster for tests and the demo, makes faults in it, and writes container images.
 
+#![forbid(unsafe_code)]
+
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;

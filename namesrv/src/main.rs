@@ -1,5 +1,7 @@
 //! `ferromq-namesrv`: the name server as a program.
 
+#![forbid(unsafe_code)]
+
 use std::path::Path;
 use std::process::ExitCode;
 

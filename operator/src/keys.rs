@@ -2,8 +2,8 @@
 //!
 //! Brokers in the field ignore unknown keys with a warning; a custom resource must refuse them, so the operator has to
 //! know the list. It may not depend on the broker, and the broker may be of another version, so the list is kept here
-//! and the e2e suite compares it with what `ferromq-broker -p` prints. `owner` says who sets a key: a user in
-//! `spec.config`, a field of the resource, the operator, or nobody.
+//! and a test compares it with the broker's settings. `owner` says who sets a key: a user in `spec.config`, a field
+//! of the resource, the operator, or nobody.
 
 /// What a value looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,9 +213,9 @@ pub const KEYS: &[Key] = &[
     user("maxErrorRateOfBloomFilter", Kind::Int(1, 99)),
     user("filterDataCleanTimeSpan", LONG),
     user("filterSupportRetry", Kind::Bool),
-    user("transactionTimeOut", COUNT),
-    user("transactionCheckMax", COUNT),
-    user("transactionCheckInterval", COUNT),
+    user("transactionTimeOut", Kind::Int(0, 86_400_000)),
+    user("transactionCheckMax", Kind::Int(0, 1_000_000)),
+    user("transactionCheckInterval", Kind::Int(10, 86_400_000)),
     user("storeReplyMessageEnable", Kind::Bool),
     user("enableDetailStat", Kind::Bool),
     user("autoDeleteUnusedStats", Kind::Bool),
@@ -330,6 +330,37 @@ pub const KEYS: &[Key] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferromq_broker::BrokerSettings;
+    use std::collections::BTreeSet;
+
+    /// A value that passes here must not stop a broker's start.
+    #[test]
+    fn the_broker_of_this_version_knows_the_same_keys_and_takes_their_values() {
+        let theirs: BTreeSet<_> = (BrokerSettings::KEYS.iter().map(|k| k.key))
+            .chain(BrokerSettings::WITHOUT_EFFECT.iter().map(|(key, _)| *key))
+            .chain(BrokerSettings::REFUSED.iter().map(|(key, ..)| *key))
+            .collect();
+        assert_eq!(KEYS.iter().map(|k| k.name).collect::<BTreeSet<_>>(), theirs);
+        for info in BrokerSettings::KEYS {
+            let key = find(info.key).unwrap();
+            if key.owner != Owner::User {
+                continue;
+            }
+            let kind = match key.kind {
+                Kind::Bool => "true or false",
+                Kind::Text => "text",
+                Kind::Int(least, most) => {
+                    let (low, high) = info.range.unwrap_or((i64::MIN, i64::MAX));
+                    assert!(low <= least && most <= high, "{key:?} against {low}..={high}");
+                    "number"
+                }
+            };
+            assert_eq!(info.kind, kind, "{key:?}");
+        }
+        for (key, ..) in BrokerSettings::REFUSED {
+            assert_ne!(find(key).unwrap().owner, Owner::User, "{key}");
+        }
+    }
 
     #[test]
     fn no_key_stands_twice() {

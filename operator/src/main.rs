@@ -1,5 +1,7 @@
 //! `ferromq-operator`: see the library for what it does.
 
+#![forbid(unsafe_code)]
+
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use ferromq_operator::keys::{KEYS, Key};

@@ -11,6 +11,8 @@ use std::time::Duration;
 use ferromq_protocol::body::{MessageQueue, OffsetMovedEvent, SubscriptionGroupConfig};
 use ferromq_protocol::code::response;
 use ferromq_protocol::header::{PullMessage, PullMessageResponse};
+use ferromq_protocol::names::topics;
+use ferromq_protocol::properties::names as prop;
 use ferromq_protocol::sysflag::pull as flag;
 use ferromq_protocol::{Command, fastjson, perm};
 use ferromq_remoting::{Outcome, Reply, RequestContext};
@@ -290,10 +292,10 @@ fn report_moved(core: &Core, plan: &Plan, offset_new: i64) {
         offset_request: plan.offset,
     });
     let mut properties = String::new();
-    push(&mut properties, "TAGS", group);
-    push(&mut properties, "KEYS", group);
+    push(&mut properties, prop::TAGS, group);
+    push(&mut properties, prop::KEYS, group);
     let stored = core.store.put(PutMessage {
-        topic: "OFFSET_MOVED_EVENT",
+        topic: topics::OFFSET_MOVED,
         queue_id: 0,
         flag: 0,
         sys_flag: 0,

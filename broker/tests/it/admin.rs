@@ -1,3 +1,5 @@
+//! Requests of administrators: topics, groups, settings, figures, cleaning.
+
 use ferromq_daemon::Properties;
 use ferromq_protocol::Command;
 use ferromq_protocol::body::{

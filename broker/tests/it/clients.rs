@@ -1,3 +1,5 @@
+//! Heartbeats, members of groups, notices to them, and locks on queues.
+
 use std::sync::Arc;
 
 use ferromq_protocol::Command;

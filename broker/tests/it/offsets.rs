@@ -1,3 +1,5 @@
+//! Offsets of queues and consumers.
+
 use ferromq_protocol::Command;
 use ferromq_protocol::body::ConsumerOffsetTable;
 use ferromq_protocol::code::request;

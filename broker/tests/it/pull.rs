@@ -1,3 +1,5 @@
+//! Pulls: filters, limits, waiting.
+
 use ferromq_protocol::Command;
 use ferromq_protocol::code::request;
 use ferromq_protocol::header::PullMessage;

@@ -1,3 +1,5 @@
+//! Registration with name servers.
+
 use std::net::TcpListener;
 
 use ferromq_namesrv::NamesrvSettings;

@@ -1,3 +1,5 @@
+//! What survives a restart.
+
 use ferromq_protocol::code::request;
 use ferromq_protocol::fastjson;
 use ferromq_protocol::header::{OffsetResponse, QueryConsumerOffset};

@@ -1,3 +1,5 @@
+//! Sends: what is stored, and what is refused.
+
 use ferromq_protocol::batch::{self, BatchMessage};
 use ferromq_protocol::code::request;
 use ferromq_protocol::header::{SendMessage, ViewMessage};

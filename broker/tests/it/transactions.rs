@@ -1,3 +1,5 @@
+//! Half messages, decisions, and questions about those that stay undecided.
+
 use ferromq_protocol::Command;
 use ferromq_protocol::body::{HeartbeatData, ProducerData};
 use ferromq_protocol::code::request;

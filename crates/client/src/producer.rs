@@ -433,7 +433,7 @@ impl Producer {
             Some(first) => first.topic.clone(),
             None => return Err(invalid("the batch is empty")),
         };
-        if topic.starts_with("%RETRY%") {
+        if topic.starts_with(topics::RETRY_PREFIX) {
             return Err(invalid("messages to a retry topic cannot be sent in a batch"));
         }
         let wait = messages[0].get(names::WAIT).map(str::to_owned);

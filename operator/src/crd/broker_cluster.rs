@@ -1,6 +1,6 @@
 //! `BrokerCluster`: name servers and broker groups as one thing.
 
-use super::{condition::conditions_schema, rules};
+use super::{condition::conditions_schema, keyed_list, rules};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
@@ -388,11 +388,5 @@ pub struct BrokerRow {
 }
 
 fn broker_rows_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let mut schema = generator.subschema_for::<Vec<BrokerRow>>();
-    schema.insert("x-kubernetes-list-type".to_owned(), "map".into());
-    schema.insert(
-        "x-kubernetes-list-map-keys".to_owned(),
-        serde_json::json!(["name"]),
-    );
-    schema
+    keyed_list::<BrokerRow>(generator, "name")
 }

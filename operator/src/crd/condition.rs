@@ -77,15 +77,9 @@ fn shorten(message: &str) -> String {
     cut
 }
 
-/// Schema helper: conditions are a map keyed by type for server-side apply.
+/// Conditions are told apart by their type.
 pub fn conditions_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let mut schema = generator.subschema_for::<Vec<Condition>>();
-    schema.insert("x-kubernetes-list-type".to_owned(), "map".into());
-    schema.insert(
-        "x-kubernetes-list-map-keys".to_owned(),
-        serde_json::json!(["type"]),
-    );
-    schema
+    super::keyed_list::<Condition>(generator, "type")
 }
 
 #[cfg(test)]

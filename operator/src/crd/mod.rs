@@ -16,6 +16,7 @@ pub use topic::{Topic, TopicSpec, TopicStatus};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 /// The API group of all our resources.
 pub const GROUP: &str = "ferromq.io";
@@ -34,6 +35,14 @@ pub fn to_yaml(crd: &CustomResourceDefinition) -> Result<String, serde_yaml::Err
     Ok(format!(
         "# Written by `ferromq-operator crd --dir crds`; do not edit.\n{body}"
     ))
+}
+
+/// A list whose items server-side apply tells apart by this field.
+fn keyed_list<T: JsonSchema>(generator: &mut SchemaGenerator, key: &str) -> Schema {
+    let mut schema = generator.subschema_for::<Vec<T>>();
+    schema.insert("x-kubernetes-list-type".to_owned(), "map".into());
+    schema.insert("x-kubernetes-list-map-keys".to_owned(), serde_json::json!([key]));
+    schema
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `Topic`: one RocketMQ topic on every broker group of a cluster.
 
-use super::{condition::conditions_schema, rules};
+use super::{condition::conditions_schema, keyed_list, rules};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -157,11 +157,5 @@ pub struct TopicRow {
 }
 
 fn topic_rows_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let mut schema = generator.subschema_for::<Vec<TopicRow>>();
-    schema.insert("x-kubernetes-list-type".to_owned(), "map".into());
-    schema.insert(
-        "x-kubernetes-list-map-keys".to_owned(),
-        serde_json::json!(["brokerName"]),
-    );
-    schema
+    keyed_list::<TopicRow>(generator, "brokerName")
 }

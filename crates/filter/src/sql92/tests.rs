@@ -1,3 +1,5 @@
+//! What expressions mean, and that no text makes the parser panic.
+
 use std::borrow::Cow;
 
 use proptest::prelude::*;

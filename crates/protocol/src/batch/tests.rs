@@ -1,3 +1,5 @@
+//! Batches there and back, and damaged ones.
+
 use proptest::prelude::*;
 
 use super::*;

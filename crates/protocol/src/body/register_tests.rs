@@ -1,3 +1,5 @@
+//! The body of a registration in each of its forms.
+
 use super::*;
 use crate::body::DataVersion;
 use crate::crc::crc31;

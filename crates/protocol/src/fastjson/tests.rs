@@ -1,3 +1,5 @@
+//! JSON as Java writes it, and text that is none.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Frames in pieces, in a row, and damaged.
+
 use bytes::Bytes;
 use proptest::prelude::*;
 

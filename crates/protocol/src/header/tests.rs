@@ -1,3 +1,5 @@
+//! Headers there and back.
+
 use super::*;
 use crate::code::request;
 use crate::command::Command;

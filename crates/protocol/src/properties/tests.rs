@@ -1,3 +1,5 @@
+//! Properties there and back, and odd texts.
+
 use std::borrow::Cow;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Records there and back, and damaged ones.
+
 use proptest::prelude::*;
 
 use super::*;

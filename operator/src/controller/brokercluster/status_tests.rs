@@ -1,3 +1,5 @@
+//! The status for each state that a cluster can be in.
+
 use super::super::validate::{tests::cluster, validate};
 use super::*;
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! The objects of a cluster, read back through their typed forms.
+
 use super::super::validate::{Existing, tests::cluster, validate};
 use super::*;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
