@@ -4,7 +4,6 @@ use ferromq_protocol::Command;
 use ferromq_protocol::code::request;
 use ferromq_protocol::header::PullMessage;
 use ferromq_protocol::sysflag::pull as flag;
-use tokio_util::task::TaskTracker;
 
 use crate::support::{LONG, Pulled, Rig, eventually, pull_command, pull_tagged, send_command};
 
@@ -41,12 +40,14 @@ async fn a_stop_answers_held_pulls_with_19() {
     rig.peer.send("T", 0, "0").await;
     rig.peer.drain("T", 0, 0, 1).await;
     let (client, addr) = (rig.peer.client.clone(), rig.peer.addr.clone());
-    let tasks = TaskTracker::new();
-    let held = tasks.spawn(async move { client.call(&addr, pull_command("T", 0, 1, 600_000), LONG).await });
-    // The answer to this one shows that the broker has read the one before.
-    rig.peer.max_offset("T", 0).await;
-    rig.stop().await;
-    assert_eq!(held.await.unwrap().unwrap().code, 19);
+    // The pull is sent first, so the answer to the question behind it shows that the broker has read the pull.
+    let held = client.call(&addr, pull_command("T", 0, 1, 600_000), LONG);
+    let stop = async {
+        rig.peer.max_offset("T", 0).await;
+        rig.stop().await;
+    };
+    let (held, ()) = tokio::join!(biased; held, stop);
+    assert_eq!(held.unwrap().code, 19);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
