@@ -18,9 +18,6 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-/// The API group of all our resources.
-pub const GROUP: &str = "ferromq.io";
-
 /// Every definition, with the file name it has in `crds/`.
 pub fn definitions() -> Vec<(&'static str, CustomResourceDefinition)> {
     vec![

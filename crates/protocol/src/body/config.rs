@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{SubscriptionData, bodies, java_enum};
+use super::{bodies, java_enum};
 use crate::fastjson::optional_enum;
 
 java_enum! {
@@ -75,14 +75,6 @@ bodies! {
         offset_table: BTreeMap<String, BTreeMap<i32, i64>> => "offsetTable",
     }
 
-    /// The file lmqConsumerOffset.json.
-    pub struct LmqConsumerOffsetTable {
-        /// Offset by `topic@group`; light queues have one queue each.
-        lmq_offset_table: BTreeMap<String, i64> => "lmqOffsetTable",
-        /// Offset by queue, by `topic@group`.
-        offset_table: BTreeMap<String, BTreeMap<i32, i64>> => "offsetTable",
-    }
-
     /// Answer to 45 and the file delayOffset.json.
     pub struct DelayOffsetTable {
         /// The next queue offset to deliver, by delay level.
@@ -104,56 +96,6 @@ bodies! {
     pub struct KvConfigFile {
         /// Values by key, by namespace.
         config_table: BTreeMap<String, BTreeMap<String, String>> => "configTable",
-    }
-
-    /// The file consumerFilter.json.
-    pub struct ConsumerFilterTable {
-        filter_data_by_topic: BTreeMap<String, TopicFilterData> => "filterDataByTopic",
-    }
-
-    /// Filters of one topic's groups.
-    pub struct TopicFilterData {
-        group_filter_data: BTreeMap<String, ConsumerFilterData> => "groupFilterData",
-        topic: String => "topic",
-    }
-
-    /// One group's compiled filter on one topic.
-    pub struct ConsumerFilterData {
-        bloom_filter_data: Option<BloomFilterData> => "bloomFilterData",
-        born_time: i64 => "bornTime",
-        client_version: i64 => "clientVersion",
-        consumer_group: String => "consumerGroup",
-        dead: bool => "dead",
-        dead_time: i64 => "deadTime",
-        expression: Option<String> => "expression",
-        expression_type: Option<String> => "expressionType",
-        topic: String => "topic",
-    }
-
-    /// Bits of a group in the bloom filter.
-    pub struct BloomFilterData {
-        bit_num: i32 => "bitNum",
-        bit_pos: Vec<i32> => "bitPos",
-    }
-
-    /// Answer to 321.
-    pub struct QueryConsumeQueueResponseBody {
-        filter_data: Option<String> => "filterData",
-        max_queue_index: i64 => "maxQueueIndex",
-        min_queue_index: i64 => "minQueueIndex",
-        queue_data: Vec<ConsumeQueueData> => "queueData",
-        subscription_data: Option<SubscriptionData> => "subscriptionData",
-    }
-
-    /// One unit of a consume queue.
-    pub struct ConsumeQueueData {
-        bit_map: Option<String> => "bitMap",
-        eval: bool => "eval",
-        extend_data_json: Option<String> => "extendDataJson",
-        msg: Option<String> => "msg",
-        physic_offset: i64 => "physicOffset",
-        physic_size: i32 => "physicSize",
-        tags_code: i64 => "tagsCode",
     }
 }
 
