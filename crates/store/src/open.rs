@@ -19,7 +19,7 @@ use crate::{
     Hooks, OpenError, Progress, Stage, StoreConfig,
     checkpoint::Checkpoint,
     clean::{DiskState, plan},
-    commit_log::{self, CommitLog, LogFile, Visit},
+    commit_log::{self, CommitLog, LogFile, Scan, Visit},
     consume_queue::{self, EndBy, LoadError, Queue, QueueFiles, Queues, Unit},
     core::{Core, Parts},
     dispatch::{Dispatch, Phase},
@@ -223,7 +223,6 @@ struct Found {
 impl Recovery<'_> {
     fn run(&self, config: &StoreConfig, dispatch: &Dispatch) -> Result<Found, OpenError> {
         let queue_dir = config.consume_queue_dir();
-        let queue_error = |e| io_error("repair", &queue_dir)(e);
         let log_error = |e| io_error("read", &config.commit_log_dir())(e);
         let index_error = |e| io_error("repair", &config.index_dir())(e);
         self.progress.set_stage(Stage::Recovering);
@@ -255,68 +254,10 @@ impl Recovery<'_> {
         };
         let holed = consume_queue::load(&dispatch.queues, &queue_dir, end_by)
             .map_err(|e| load_error(e, config.queue_file_size()))?;
-        let mut tell = |at: u64| self.progress.set_done(at.saturating_sub(self.start));
-        let check = if config.check_crc_on_recover {
-            Check::Crc
-        } else {
-            Check::None
-        };
-        let (files, size, start) = (self.files, self.size, self.start);
-
         let found = if self.abnormal {
-            let lacking = self
-                .distrust(dispatch, files[0].base as i64)
-                .map_err(queue_error)?;
-            for queue in holed.iter().chain(&lacking) {
-                dispatch.fill(queue, start as i64).map_err(queue_error)?;
-            }
-            if dispatch.index_enabled {
-                // What is indexed ends with a record; those behind it may or may not have had keys.
-                self.index_again(dispatch, dispatch.index.end().1, start)
-                    .map_err(log_error)?;
-            }
-            let mut visit = |record: &Record<'_>, bytes: &[u8]| -> io::Result<Visit> {
-                dispatch
-                    .record(record, bytes, Phase::Recovery)
-                    .map_err(|e| io::Error::other(e.source().to_string()))?;
-                Ok(Visit::Continue(()))
-            };
-            let scanned = commit_log::scan(files, size, start, u64::MAX, check, &mut tell, &mut visit)
-                .map_err(log_error)?;
-            dispatch.queues.write_out().map_err(queue_error)?;
-            Found {
-                end: scanned.end,
-                last_time: scanned.last_time,
-                dispatched: scanned.end as i64,
-            }
+            self.after_crash(config, dispatch, &holed)?
         } else {
-            let mut visit = |_: &Record<'_>, _: &[u8]| -> io::Result<Visit> { Ok(Visit::Continue(())) };
-            let scanned = commit_log::scan(files, size, start, u64::MAX, check, &mut tell, &mut visit)
-                .map_err(log_error)?;
-            let end = scanned.end as i64;
-            for queue in dispatch.queues.all() {
-                if queue.max_physical() > end {
-                    queue
-                        .cut_at_physical(&dispatch.queues.files, end)
-                        .map_err(queue_error)?;
-                }
-            }
-            let lacking = self.distrust(dispatch, start as i64).map_err(queue_error)?;
-            for queue in &lacking {
-                dispatch.fill(queue, end).map_err(queue_error)?;
-            }
-            let dispatched = dispatch
-                .queues
-                .all()
-                .iter()
-                .map(|q| q.max_physical())
-                .max()
-                .unwrap_or(0);
-            Found {
-                end: scanned.end,
-                last_time: scanned.last_time,
-                dispatched,
-            }
+            self.after_stop(config, dispatch)?
         };
         if let Some(from) = dispatch.index.cut(found.end as i64).map_err(index_error)?
             && dispatch.index_enabled
@@ -325,6 +266,97 @@ impl Recovery<'_> {
         }
         self.progress.set_done(self.progress.total());
         Ok(found)
+    }
+
+    /// Repairs the queues, reads the log from the start on and gives queues and index what it holds.
+    fn after_crash(
+        &self,
+        config: &StoreConfig,
+        dispatch: &Dispatch,
+        holed: &[Arc<Queue>],
+    ) -> Result<Found, OpenError> {
+        let queue_error = |e| io_error("repair", &config.consume_queue_dir())(e);
+        let log_error = |e| io_error("read", &config.commit_log_dir())(e);
+        let lacking = self
+            .distrust(dispatch, self.files[0].base as i64)
+            .map_err(queue_error)?;
+        for queue in holed.iter().chain(&lacking) {
+            dispatch.fill(queue, self.start as i64).map_err(queue_error)?;
+        }
+        if dispatch.index_enabled {
+            // What is indexed ends with a record; those behind it may or may not have had keys.
+            self.index_again(dispatch, dispatch.index.end().1, self.start)
+                .map_err(log_error)?;
+        }
+        let scanned = self
+            .scan(config, &mut |record, bytes| {
+                dispatch
+                    .record(record, bytes, Phase::Recovery)
+                    .map_err(|e| io::Error::other(e.source().to_string()))?;
+                Ok(Visit::Continue(()))
+            })
+            .map_err(log_error)?;
+        dispatch.queues.write_out().map_err(queue_error)?;
+        Ok(Found {
+            end: scanned.end,
+            last_time: scanned.last_time,
+            dispatched: scanned.end as i64,
+        })
+    }
+
+    /// Looks for the end of the log and takes from the queues what lies behind it.
+    fn after_stop(&self, config: &StoreConfig, dispatch: &Dispatch) -> Result<Found, OpenError> {
+        let queue_error = |e| io_error("repair", &config.consume_queue_dir())(e);
+        let scanned = self
+            .scan(config, &mut |_, _| Ok(Visit::Continue(())))
+            .map_err(io_error("read", &config.commit_log_dir()))?;
+        let end = scanned.end as i64;
+        for queue in dispatch.queues.all() {
+            if queue.max_physical() > end {
+                queue
+                    .cut_at_physical(&dispatch.queues.files, end)
+                    .map_err(queue_error)?;
+            }
+        }
+        let lacking = self.distrust(dispatch, self.start as i64).map_err(queue_error)?;
+        for queue in &lacking {
+            dispatch.fill(queue, end).map_err(queue_error)?;
+        }
+        let dispatched = dispatch
+            .queues
+            .all()
+            .iter()
+            .map(|q| q.max_physical())
+            .max()
+            .unwrap_or(0);
+        Ok(Found {
+            end: scanned.end,
+            last_time: scanned.last_time,
+            dispatched,
+        })
+    }
+
+    /// Reads the log from the start on and tells how far it is.
+    fn scan(
+        &self,
+        config: &StoreConfig,
+        visit: &mut dyn FnMut(&Record<'_>, &[u8]) -> io::Result<Visit>,
+    ) -> io::Result<Scan> {
+        let check = if config.check_crc_on_recover {
+            Check::Crc
+        } else {
+            Check::None
+        };
+        let mut tell = |at: u64| self.progress.set_done(at.saturating_sub(self.start));
+        commit_log::scan(
+            self.files,
+            self.size,
+            self.start,
+            u64::MAX,
+            check,
+            &mut tell,
+            visit,
+        )
     }
 
     /// Adds the keys of the records in a range of the log to the index.

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 
 pub(crate) use append::{AppendError, Encoded};
 pub(crate) use recover::{LogFile, first_store_time, list, log_files, settle};
-pub(crate) use scan::{Visit, scan};
+pub(crate) use scan::{Scan, Visit, scan};
 
 use crate::{
     config::Clock,
