@@ -6,6 +6,7 @@
 #
 # Where it runs: with DEMO_CONTEXT=NAME in that kubectl context (never in the current one unasked); else, where a
 # container engine answers, in a kind cluster named ferromq-demo; else in the embedded cluster of e2e/rig.
+# DEMO_CLUSTER=embedded or DEMO_CLUSTER=kind chooses between the latter two.
 # With DEMO_CONTEXT the cluster must be able to pull the images: name them in DEMO_IMAGE and DEMO_OPERATOR_IMAGE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,6 +44,11 @@ engine() {
 choose_cluster() {
     if [ -n "${DEMO_CONTEXT:-}" ]; then
         kind_of_cluster=existing
+    elif [ -n "${DEMO_CLUSTER:-}" ]; then
+        case $DEMO_CLUSTER in
+        embedded | kind) kind_of_cluster=$DEMO_CLUSTER ;;
+        *) die "DEMO_CLUSTER is embedded or kind, not $DEMO_CLUSTER" ;;
+        esac
     elif [ -n "$(engine)" ]; then
         kind_of_cluster=kind
     else
@@ -62,17 +68,23 @@ kind_tool() {
     echo "$dir/kind"
 }
 
+# helm, and kubectl where the machine has none.
+client_tools() {
+    bash e2e/rig/setup.sh helm
+    command -v kubectl >/dev/null || bash e2e/rig/setup.sh kubernetes
+}
+
 cluster_up() {
     case $kind_of_cluster in
     existing)
         say "Using the cluster of context $DEMO_CONTEXT"
-        bash e2e/rig/setup.sh helm
+        client_tools
         kubectl_args=(--context "$DEMO_CONTEXT")
         helm_args=(--kube-context "$DEMO_CONTEXT")
         ;;
     kind)
         say "A container engine answers: using kind"
-        bash e2e/rig/setup.sh helm
+        client_tools
         local kind
         kind=$(kind_tool)
         if ! "$kind" get clusters 2>/dev/null | grep -qx "$kind_cluster"; then
@@ -95,11 +107,7 @@ cluster_up() {
 
 load_images() {
     case $kind_of_cluster in
-    existing)
-        if [ -z "${DEMO_IMAGE:-}" ] || [ -z "${DEMO_OPERATOR_IMAGE:-}" ]; then
-            die "with DEMO_CONTEXT, push the images where $DEMO_CONTEXT can pull them and name them in DEMO_IMAGE and DEMO_OPERATOR_IMAGE (make images writes dist/*.tar)"
-        fi
-        ;;
+    existing) ;;
     kind)
         "$(kind_tool)" load image-archive dist/ferromq.tar --name "$kind_cluster"
         "$(kind_tool)" load image-archive dist/ferromq-operator.tar --name "$kind_cluster"
@@ -120,7 +128,7 @@ install_chart() {
     k apply --server-side --force-conflicts -f crds/ >/dev/null
     # The tag stays the same from build to build: the digest makes the operator's pod follow a new image.
     local digest=given
-    if [ -z "${DEMO_OPERATOR_IMAGE:-}" ]; then digest=$(sha256sum dist/ferromq-operator.tar | cut -c1-16); fi
+    if [ "$kind_of_cluster" != existing ]; then digest=$(sha256sum dist/ferromq-operator.tar | cut -c1-16); fi
     "$helm" "${helm_args[@]}" upgrade --install "$release" charts/ferromq --namespace ferromq-system --create-namespace \
         --skip-crds --set "image.repository=${operator_image%:*}" --set "image.tag=${operator_image##*:}" \
         --set-string "podAnnotations.ferromq\.io/image-digest=$digest" \
@@ -204,8 +212,19 @@ YAML
 
 up() {
     choose_cluster
-    say "Building the images"
-    make --no-print-directory images
+    if [ "$kind_of_cluster" = existing ]; then
+        if [ -z "${DEMO_IMAGE:-}" ] || [ -z "${DEMO_OPERATOR_IMAGE:-}" ]; then
+            die "with DEMO_CONTEXT, push the images where $DEMO_CONTEXT can pull them and name them in DEMO_IMAGE and DEMO_OPERATOR_IMAGE (make images writes dist/*.tar)"
+        fi
+        case ${operator_image##*/} in
+        *@*) die "DEMO_OPERATOR_IMAGE is given by tag, not by digest: $operator_image" ;;
+        *:*) ;;
+        *) operator_image=$operator_image:latest ;;
+        esac
+    else
+        say "Building the images"
+        make --no-print-directory images
+    fi
     cluster_up
     say "Loading the images"
     load_images

@@ -3,6 +3,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# The tests drive this cluster through its rig, also where a container engine answers.
+export DEMO_CLUSTER=embedded
+unset DEMO_CONTEXT
+
 down() { e2e/demo.sh down || true; }
 trap down EXIT
 
