@@ -271,12 +271,17 @@ async fn serve(
         now,
     }));
     let saving = core.clone();
-    blocking(&tasks.house, move || {
+    let saved = blocking(&tasks.house, move || {
         saving.save_topics()?;
         saving.save_groups()
-    })
-    .await?
-    .context("save the tables")?;
+    });
+    match saved.await? {
+        // The broker starts all the same: what is stored can be read, and room is made by deleting expired files.
+        Err(error) if error.is_disk_full() => {
+            tracing::error!(%error, "the disk is full: the tables are saved when there is room");
+        }
+        other => other.context("save the tables")?,
+    }
 
     let local = listen(&core, tasks, deadline)?;
     tasks

@@ -62,7 +62,7 @@ fn is_safe(topic: &str) -> bool {
 }
 
 /// Whether records of this kind are in queues.
-fn is_queued(sys_flag: i32) -> bool {
+pub(crate) fn is_queued(sys_flag: i32) -> bool {
     matches!(sysflag::transaction(sys_flag), 0 | sysflag::TRANSACTION_COMMIT)
 }
 

@@ -17,6 +17,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::{
     FlushMode, PutStatus,
     core::{Core, Flags},
+    fs::crash_safe::is_full,
     requests::{Ack, AckCell},
 };
 
@@ -193,7 +194,7 @@ impl Core {
             match result {
                 Ok(()) => failing = false,
                 Err(error) => {
-                    if error.kind() == std::io::ErrorKind::StorageFull {
+                    if is_full(&error) {
                         self.note_disk_full();
                     }
                     if !failing {

@@ -36,6 +36,13 @@ pub enum TableError {
     },
 }
 
+impl TableError {
+    /// Whether there was no room on the disk, which may pass.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if crate::fs::crash_safe::is_full(source))
+    }
+}
+
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);

@@ -9,7 +9,10 @@ use std::{
 };
 
 use crate::{
-    ShutdownError, ShutdownReport, Stage, StartError, core::Core, dispatch::Phase, fs::crash_safe::sync_dir,
+    ShutdownError, ShutdownReport, Stage, StartError,
+    core::Core,
+    dispatch::Phase,
+    fs::crash_safe::{is_full, sync_dir},
     json_table::TableError,
 };
 
@@ -51,10 +54,17 @@ impl Core {
         let abort = self.config.root.join("abort");
         File::create(&abort).map_err(start_error("create", &abort))?;
         sync_dir(&self.config.root).map_err(start_error("sync", &self.config.root))?;
-        self.catch_up(Phase::Recovery)
-            .map_err(|e| StartError::Dispatch(e.source().to_string()))?;
+        let caught_up = self.catch_up(Phase::Recovery);
         for queue in self.dispatch.queues.all() {
             queue.set_next_put(queue.range().1);
+        }
+        if let Err(error) = caught_up {
+            if !is_full(error.source()) {
+                return Err(StartError::Dispatch(error.source().to_string()));
+            }
+            tracing::error!(error = %error.source(), "the disk is full: the rest of the log is dispatched when there is room");
+            self.note_disk_full();
+            self.number_on();
         }
         self.align();
         self.check_disk();

@@ -24,7 +24,7 @@ use crate::{
     core::{Core, Parts},
     dispatch::{Dispatch, Phase},
     fs::{
-        crash_safe::create_dir,
+        crash_safe::{create_dir, is_full},
         lock::{LockError, StoreLock},
     },
     index::KeyIndex,
@@ -244,7 +244,6 @@ impl Recovery<'_> {
                 dispatched: 0,
             });
         };
-        self.progress.set_total(last.base + self.size - self.start);
         let end_by = if self.abnormal {
             EndBy::Reading {
                 below: self.start as i64,
@@ -254,10 +253,17 @@ impl Recovery<'_> {
         };
         let holed = consume_queue::load(&dispatch.queues, &queue_dir, end_by)
             .map_err(|e| load_error(e, config.queue_file_size()))?;
-        let found = if self.abnormal {
-            self.after_crash(config, dispatch, &holed)?
+        // Somebody may have deleted the queues to have them made again: then the checkpoint says nothing about them.
+        let start = if dispatch.queues.len() == 0 {
+            self.files[0].base
         } else {
-            self.after_stop(config, dispatch)?
+            self.start
+        };
+        self.progress.set_total(last.base + self.size - start);
+        let found = if self.abnormal {
+            self.after_crash(config, dispatch, &holed, start)?
+        } else {
+            self.after_stop(config, dispatch, start)?
         };
         if let Some(from) = dispatch.index.cut(found.end as i64).map_err(index_error)?
             && dispatch.index_enabled
@@ -274,6 +280,7 @@ impl Recovery<'_> {
         config: &StoreConfig,
         dispatch: &Dispatch,
         holed: &[Arc<Queue>],
+        start: u64,
     ) -> Result<Found, OpenError> {
         let queue_error = |e| io_error("repair", &config.consume_queue_dir())(e);
         let log_error = |e| io_error("read", &config.commit_log_dir())(e);
@@ -281,34 +288,48 @@ impl Recovery<'_> {
             .distrust(dispatch, self.files[0].base as i64)
             .map_err(queue_error)?;
         for queue in holed.iter().chain(&lacking) {
-            dispatch.fill(queue, self.start as i64).map_err(queue_error)?;
+            dispatch.fill(queue, start as i64).map_err(queue_error)?;
         }
         if dispatch.index_enabled {
             // What is indexed ends with a record; those behind it may or may not have had keys.
-            self.index_again(dispatch, dispatch.index.end().1, self.start)
+            self.index_again(dispatch, dispatch.index.end().1, start)
                 .map_err(log_error)?;
         }
+        // On a full disk the store opens all the same, or nothing could ever make room again. The rest is dispatched as
+        // soon as there is some.
+        let mut stopped = None;
         let scanned = self
-            .scan(config, &mut |record, bytes| {
-                dispatch
-                    .record(record, bytes, Phase::Recovery)
-                    .map_err(|e| io::Error::other(e.source().to_string()))?;
+            .scan(config, start, &mut |record, bytes| {
+                if stopped.is_none()
+                    && let Err(error) = dispatch.record(record, bytes, Phase::Recovery)
+                {
+                    if !is_full(error.source()) {
+                        return Err(io::Error::other(error.source().to_string()));
+                    }
+                    tracing::error!(at = record.physical_offset, error = %error.source(), "the disk is full: queues are filled again when there is room");
+                    stopped = Some(record.physical_offset);
+                }
                 Ok(Visit::Continue(()))
             })
             .map_err(log_error)?;
-        dispatch.queues.write_out().map_err(queue_error)?;
+        match dispatch.queues.write_out() {
+            Err(error) if is_full(&error) => {
+                tracing::error!(%error, "the disk is full: queues are written when there is room");
+            }
+            other => other.map_err(queue_error)?,
+        }
         Ok(Found {
             end: scanned.end,
             last_time: scanned.last_time,
-            dispatched: scanned.end as i64,
+            dispatched: stopped.unwrap_or(scanned.end as i64),
         })
     }
 
     /// Looks for the end of the log and takes from the queues what lies behind it.
-    fn after_stop(&self, config: &StoreConfig, dispatch: &Dispatch) -> Result<Found, OpenError> {
+    fn after_stop(&self, config: &StoreConfig, dispatch: &Dispatch, start: u64) -> Result<Found, OpenError> {
         let queue_error = |e| io_error("repair", &config.consume_queue_dir())(e);
         let scanned = self
-            .scan(config, &mut |_, _| Ok(Visit::Continue(())))
+            .scan(config, start, &mut |_, _| Ok(Visit::Continue(())))
             .map_err(io_error("read", &config.commit_log_dir()))?;
         let end = scanned.end as i64;
         for queue in dispatch.queues.all() {
@@ -318,7 +339,7 @@ impl Recovery<'_> {
                     .map_err(queue_error)?;
             }
         }
-        let lacking = self.distrust(dispatch, self.start as i64).map_err(queue_error)?;
+        let lacking = self.distrust(dispatch, start as i64).map_err(queue_error)?;
         for queue in &lacking {
             dispatch.fill(queue, end).map_err(queue_error)?;
         }
@@ -336,10 +357,11 @@ impl Recovery<'_> {
         })
     }
 
-    /// Reads the log from the start on and tells how far it is.
+    /// Reads the log from `start` on and tells how far it is.
     fn scan(
         &self,
         config: &StoreConfig,
+        start: u64,
         visit: &mut dyn FnMut(&Record<'_>, &[u8]) -> io::Result<Visit>,
     ) -> io::Result<Scan> {
         let check = if config.check_crc_on_recover {
@@ -347,16 +369,8 @@ impl Recovery<'_> {
         } else {
             Check::None
         };
-        let mut tell = |at: u64| self.progress.set_done(at.saturating_sub(self.start));
-        commit_log::scan(
-            self.files,
-            self.size,
-            self.start,
-            u64::MAX,
-            check,
-            &mut tell,
-            visit,
-        )
+        let mut tell = |at: u64| self.progress.set_done(at.saturating_sub(start));
+        commit_log::scan(self.files, self.size, start, u64::MAX, check, &mut tell, visit)
     }
 
     /// Adds the keys of the records in a range of the log to the index.

@@ -2,7 +2,6 @@
 
 use std::{
     cell::RefCell,
-    io,
     net::SocketAddr,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -20,6 +19,7 @@ use crate::{
     BrokerRole, FlushMode, Put, PutBatch, PutError, PutMessage, PutStatus,
     commit_log::{AppendError, Encoded},
     core::Core,
+    fs::crash_safe::is_full,
     requests::Ack,
 };
 
@@ -236,7 +236,7 @@ impl Core {
                     )));
                 }
                 Err(AppendError::NoFile(error)) => {
-                    if error.kind() == io::ErrorKind::StorageFull {
+                    if is_full(&error) {
                         self.note_disk_full();
                     }
                     return Err(PutError::CreateFile(error));

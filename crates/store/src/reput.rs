@@ -1,7 +1,6 @@
 //! The thread that follows the log: as soon as a record is appended, its queue and the index get it, and readers are told.
 
 use std::{
-    io,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -13,7 +12,8 @@ use ferromq_protocol::{
 
 use crate::{
     core::{Core, Flags},
-    dispatch::{DispatchError, Phase},
+    dispatch::{DispatchError, Phase, is_queued},
+    fs::crash_safe::is_full,
 };
 
 const RETRY: Duration = Duration::from_secs(1);
@@ -66,6 +66,24 @@ impl Core {
         Ok(())
     }
 
+    /// Has appends go on behind the messages that are in the log but in no queue yet.
+    pub(crate) fn number_on(&self) {
+        let mut at = self.dispatched();
+        while let Some((segment, range)) = self.log.rest_of_file(at as u64).filter(|(_, r)| !r.is_empty()) {
+            at = range.end as i64;
+            let mut bytes = segment.slice(range).unwrap_or(&[]);
+            while let Ok(Entry::Record(record)) = parse(bytes, Check::None) {
+                if is_queued(record.sys_flag) {
+                    self.dispatch
+                        .queues
+                        .find_or_make(record.topic, record.queue_id)
+                        .set_next_put(record.queue_offset.saturating_add(1));
+                }
+                bytes = &bytes[record.total_size as usize..];
+            }
+        }
+    }
+
     /// The thread: ends when the store stops, or when it closes and everything is dispatched.
     pub(crate) fn run_reput(self: &Arc<Self>) {
         let mut tries = 0;
@@ -92,7 +110,7 @@ impl Core {
     }
 
     fn note_dispatch_error(&self, error: &DispatchError, tries: u32) {
-        let full = error.source().kind() == io::ErrorKind::StorageFull;
+        let full = is_full(error.source());
         if full {
             self.note_disk_full();
         }
@@ -105,6 +123,52 @@ impl Core {
         }
         if !full && tries >= TRIES && self.flags.set(flag) {
             tracing::error!(error = %error.source(), what, "cannot write for 30 s: no more messages are taken until a restart");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Hooks, Progress, PutMessage, Store, StoreConfig};
+
+    #[test]
+    fn numbers_go_on_behind_messages_that_are_in_no_queue_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = StoreConfig {
+            root: dir.path().to_owned(),
+            commit_log_file_size: 16 << 10,
+            max_message_size: 4 << 10,
+            disk_space_warning_level_ratio: 100,
+            ..StoreConfig::default()
+        };
+        let open = || Store::open(config.clone(), &Progress::new(), Hooks::default()).unwrap();
+        let store = open();
+        store.start().unwrap();
+        for n in 0..100 {
+            let put = store.put(PutMessage {
+                topic: "t",
+                queue_id: n % 3,
+                flag: 0,
+                sys_flag: 0,
+                born_timestamp: 0,
+                born_host: "127.0.0.1:1".parse().unwrap(),
+                reconsume_times: 0,
+                prepared_transaction_offset: 0,
+                body: &[7; 900],
+                properties: "",
+                wait_store_ok: false,
+            });
+            put.unwrap();
+        }
+        store.shutdown().unwrap();
+        drop(store);
+        let store = open();
+        let core = store.core();
+        core.dispatched.store(0, Ordering::Release);
+        core.number_on();
+        for (id, next) in [(0, 34), (1, 33), (2, 33)] {
+            assert_eq!(core.dispatch.queues.find("t", id).unwrap().next_put(), next);
         }
     }
 }

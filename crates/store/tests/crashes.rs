@@ -228,6 +228,31 @@ fn damaged_queues_are_made_again() {
 }
 
 #[test]
+fn queues_that_are_all_gone_are_made_again_from_the_whole_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = config(dir.path());
+    let store = open(config.clone());
+    fill(&store, 300);
+    dispatched(&store);
+    // From here on the checkpoint says that everything up to here is in the queues.
+    config.clock.set(common::T0 + 60_000);
+    for n in 0..200 {
+        put(&store, "later", 0, &[n; 700]);
+    }
+    dispatched(&store);
+    store.shutdown().unwrap();
+    let store = open(config.clone());
+    dispatched(&store);
+    let (_copy, killed) = crash(&config);
+    fs::remove_dir_all(killed.consume_queue_dir()).unwrap();
+    let store_again = open(killed.clone());
+    check(&store_again, 300);
+    store_again.shutdown().unwrap();
+    fs::remove_dir_all(killed.consume_queue_dir()).unwrap();
+    check(&open(killed), 300);
+}
+
+#[test]
 fn an_index_that_may_be_incomplete_is_made_again() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path());

@@ -9,6 +9,17 @@ use std::{
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate};
 
+/// No file system has smaller blocks that it allocates singly and larger pages than this.
+const BLOCK: u64 = 4096;
+
+/// Whether an error says that there is no room, which may pass.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
 /// Syncs a directory, so that names made in it survive power loss.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
@@ -104,10 +115,17 @@ pub(crate) fn zero(file: &File, start: u64, end: u64, keep_blocks: bool) -> io::
         };
         let n = (end - at).min(buffer.len() as u64) as usize;
         file.read_exact_at(&mut buffer[..n], at)?;
-        if buffer[..n].iter().any(|b| *b != 0) {
-            cleared = true;
-            buffer[..n].fill(0);
-            file.write_all_at(&buffer[..n], at)?;
+        // A disk that is full takes writes where there are blocks already, and nowhere else: holes stay holes.
+        let mut done = 0;
+        while done < n {
+            let block = (BLOCK - (at + done as u64) % BLOCK).min((n - done) as u64) as usize;
+            let bytes = &mut buffer[done..done + block];
+            if bytes.iter().any(|b| *b != 0) {
+                cleared = true;
+                bytes.fill(0);
+                file.write_all_at(bytes, at + done as u64)?;
+            }
+            done += block;
         }
         at += n as u64;
         if buffer.len() < 1 << 18 {
@@ -134,6 +152,30 @@ mod tests {
             assert!(content[..5_001].iter().all(|b| *b == 7));
             assert!(content[5_001..].iter().all(|b| *b == 0));
         }
+    }
+
+    #[test]
+    fn zeroing_takes_no_more_of_the_disk() {
+        use std::os::unix::fs::MetadataExt;
+
+        let dir = tempfile::tempdir().unwrap();
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(dir.path().join("f"))
+            .unwrap();
+        file.set_len(1 << 20).unwrap();
+        for at in [100, 9_000, 400_000] {
+            file.write_all_at(&[7; 50], at).unwrap();
+        }
+        file.sync_all().unwrap();
+        let before = file.metadata().unwrap().blocks();
+        assert!(zero(&file, 60, 1 << 20, false).unwrap());
+        file.sync_all().unwrap();
+        assert_eq!(file.metadata().unwrap().blocks(), before);
+        assert!(fs::read(dir.path().join("f")).unwrap().iter().all(|b| *b == 0));
+        assert!(!zero(&file, 0, 1 << 20, false).unwrap());
     }
 
     #[test]
