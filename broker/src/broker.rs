@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use ferromq_daemon::http::Http;
+use ferromq_daemon::limits;
 use ferromq_daemon::logging::Handle;
 use ferromq_protocol::body::{ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable};
 use ferromq_remoting::{Client, ClientConfig, Conn, ConnEvents, Dispatch, Limits, Server, ServerConfig};
-use ferromq_store::{Hooks, Progress, Store};
+use ferromq_store::{Hooks, Progress, Store, StoreConfig};
 use parking_lot::RwLock;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -178,7 +179,11 @@ async fn start(settings: BrokerSettings, log: Option<Handle>, tasks: &Tasks) -> 
     );
     let progress = Progress::new();
     let gate = Arc::new(WriteGate::new(Instant::now()));
-    let config = settings.store_config(identity.store_host)?;
+    let shares = limits::shares(limits::raise_open_files());
+    let config = StoreConfig {
+        open_queue_files: shares.queue_files,
+        ..settings.store_config(identity.store_host)?
+    };
     let token_file = settings.http_token_file.trim();
     let labels = Labels {
         cluster: identity.cluster.clone(),
@@ -354,26 +359,27 @@ fn listen(core: &Arc<Core>, tasks: &Tasks, deadline: Duration) -> anyhow::Result
     let (ip, port) = (settings.bind()?, settings.listen_port);
     let dispatch = processor::dispatch(core);
     let events: Arc<dyn ConnEvents> = Arc::new(Clients(core.clone()));
-    let config = |name| ServerConfig {
+    let shares = limits::shares(limits::raise_open_files());
+    let config = |name, max_connections| ServerConfig {
         name,
+        max_connections,
         limits: Limits {
             idle: Duration::from_secs(settings.server_channel_max_idle_time_seconds),
             ..Limits::default()
         },
         backlog: settings.server_socket_backlog,
         drain: Duration::from_secs(5).min(deadline / 3),
-        ..ServerConfig::default()
     };
     let mut servers = vec![Server::bind(
         SocketAddr::new(ip, port),
-        config("main"),
+        config("main", shares.main),
         dispatch.clone(),
         events.clone(),
     )?];
     if let Some(vip) = port.checked_sub(2).filter(|&p| p > 0) {
         servers.push(Server::bind(
             SocketAddr::new(ip, vip),
-            config("vip"),
+            config("vip", shares.vip),
             dispatch,
             events,
         )?);

@@ -2,12 +2,13 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
 
 use ferromq_daemon::Properties;
 
-use crate::support::{Peer, eventually, free_port};
+use crate::support::{Peer, eventually, free_port, send_command};
+use ferromq_protocol::code::response;
 
 const BROKER: &str = env!("CARGO_BIN_EXE_ferromq-broker");
 
@@ -36,7 +37,25 @@ impl Drop for Process {
 }
 
 impl Process {
+    /// With at most `files` open files.
+    fn start_limited(dir: &Path, port: u16, files: u32) -> Self {
+        let file = Self::configure(dir, port, "");
+        let mut shell = Program::new("sh");
+        shell
+            .arg("-c")
+            .arg(format!("ulimit -n {files}; exec \"$0\" -c \"$1\""));
+        shell.arg(BROKER).arg(file);
+        Self::run(shell)
+    }
+
     fn start(dir: &Path, port: u16, more: &str, args: &[&str]) -> Self {
+        let file = Self::configure(dir, port, more);
+        let mut program = Program::new(BROKER);
+        program.arg("-c").arg(file).args(args);
+        Self::run(program)
+    }
+
+    fn configure(dir: &Path, port: u16, more: &str) -> PathBuf {
         let file = dir.join("broker.conf");
         let text = format!(
             "brokerName=broker-a\nbrokerIP1=127.0.0.1\nbindAddress=127.0.0.1\nlistenPort={port}\n\
@@ -44,10 +63,11 @@ impl Process {
             dir.join("store").display()
         );
         std::fs::write(&file, text).unwrap();
-        let mut child = Program::new(BROKER)
-            .arg("-c")
-            .arg(&file)
-            .args(args)
+        file
+    }
+
+    fn run(mut program: Program) -> Self {
+        let mut child = program
             .env_remove("NAMESRV_ADDR")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -199,7 +219,7 @@ async fn pages_show_the_broker_and_writes_stop_for_a_lease() {
         put_writes(pages, "secret", r#"{"stop":true,"leaseSeconds":60}"#),
         200
     );
-    let refused = peer.call(crate::support::send_command("T", 0, "x", "")).await;
+    let refused = peer.call(send_command("T", 0, "x", "")).await;
     assert_eq!(refused.code, 14, "{:?}", refused.remark);
     assert_eq!(put_writes(pages, "secret", r#"{"stop":false}"#), 200);
     peer.send("T", 0, "again").await;
@@ -208,10 +228,7 @@ async fn pages_show_the_broker_and_writes_stop_for_a_lease() {
         200
     );
     eventually("the lease lapses by itself", async || {
-        peer.call(crate::support::send_command("T", 0, "x", ""))
-            .await
-            .code
-            == 0
+        peer.call(send_command("T", 0, "x", "")).await.code == 0
     })
     .await;
 }
@@ -270,4 +287,34 @@ async fn a_store_in_use_is_left_alone() {
     let (code, _, stderr) = output(&["-c", file.to_str().unwrap()]);
     assert_eq!(code, Some(253));
     assert!(stderr.contains("in use"), "{stderr}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_connections_than_descriptors_do_not_stop_sends_or_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut broker = Process::start_limited(dir.path(), port, 256);
+    broker.started();
+    let peer = Peer::new(format!("127.0.0.1:{port}"));
+    peer.send("T", 0, "before").await;
+    let crowd: Vec<TcpStream> = (0..300)
+        .filter_map(|_| TcpStream::connect(("127.0.0.1", port)).ok())
+        .collect();
+    assert!(
+        crowd.len() > 200,
+        "only {} connections were taken by the kernel",
+        crowd.len()
+    );
+    // Large enough for the log to go on in a new file several times, which takes a descriptor each.
+    let body = "x".repeat(256 << 10);
+    for n in 0..40 {
+        assert_eq!(peer.send("T", 0, &body).await.offset, n + 1);
+    }
+    drop(crowd);
+    eventually("a new connection to be served", || async {
+        let late = Peer::new(format!("127.0.0.1:{port}"));
+        let sent = late.try_call(send_command("T", 1, "after", "")).await;
+        sent.is_some_and(|answer| answer.code == response::SUCCESS)
+    })
+    .await;
 }

@@ -95,6 +95,11 @@ impl Peer {
         self.client.call(&self.addr, command, LONG).await.unwrap()
     }
 
+    /// The answer, unless the connection fails.
+    pub(crate) async fn try_call(&self, command: Command) -> Option<Command> {
+        self.client.call(&self.addr, command, LONG).await.ok()
+    }
+
     pub(crate) async fn ok(&self, command: Command) -> Command {
         let code = command.code;
         let answer = self.call(command).await;

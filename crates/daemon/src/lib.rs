@@ -6,6 +6,7 @@
 //! * [`http`]: probes, metrics and a program's own pages
 //! * [`shutdown`]: signals become a cancelled token
 //! * [`logging`]: text or JSON, with a level that changes at run time
+//! * [`limits`]: open files, and how they are shared out
 //! * [`metrics`]: the text of a metrics page
 //! * [`durable`]: files that are either old or new after a crash, never half
 
@@ -13,6 +14,7 @@
 
 pub mod durable;
 pub mod http;
+pub mod limits;
 pub mod logging;
 pub mod metrics;
 pub mod options;
