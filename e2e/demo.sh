@@ -247,11 +247,12 @@ up() {
     if [ ${#kubectl_args[@]} -gt 0 ]; then try="kubectl ${kubectl_args[*]}"; fi
     say "It stays up. Try next:"
     if [ "$kind_of_cluster" = embedded ]; then echo "  export KUBECONFIG=$KUBECONFIG"; fi
+    case $(command -v kubectl) in "$cache"/*) echo "  export PATH=\$PATH:$cache/kubernetes-$KUBERNETES" ;; esac
     cat <<TEXT
   $try -n $namespace get mqc,mqt,pods
   $try -n $namespace patch mqt orders --type merge -p '{"spec":{"writeQueues":16,"readQueues":16}}'
   $try -n $namespace delete pod demo-0-0        # nothing acknowledged is lost
-  $try -n $namespace exec demo-0-0 -- /ferroctl -n demo-namesrv:9876 cluster list
+  $try -n $namespace exec demo-1-0 -- /ferroctl -n demo-namesrv:9876 cluster list
   make demo-down                                # removes all of it
 TEXT
 }
