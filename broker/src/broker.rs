@@ -16,7 +16,8 @@ use ferromq_daemon::limits;
 use ferromq_daemon::logging::Handle;
 use ferromq_protocol::body::{ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable};
 use ferromq_remoting::{Client, ClientConfig, Conn, ConnEvents, Dispatch, Limits, Server, ServerConfig};
-use ferromq_store::{Hooks, Progress, Store, StoreConfig};
+use ferromq_store::ha::Slave;
+use ferromq_store::{BrokerRole, Hooks, Progress, Store, StoreConfig};
 use parking_lot::RwLock;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -34,7 +35,7 @@ use crate::persist::TableFile;
 use crate::register::Registrar;
 use crate::stats::SAMPLE_EVERY_MS;
 use crate::topic_table::TopicTable;
-use crate::{notice, processor, transaction};
+use crate::{notice, processor, replication, transaction};
 
 /// A client that sent no heartbeat for this long is dropped.
 const CLIENT_LIFE_MS: i64 = 120_000;
@@ -70,6 +71,8 @@ struct Tasks {
     http_stop: CancellationToken,
     registrar: TaskTracker,
     registrar_stop: CancellationToken,
+    ha: TaskTracker,
+    ha_stop: CancellationToken,
     servers: TaskTracker,
     servers_stop: CancellationToken,
     house: TaskTracker,
@@ -107,9 +110,16 @@ impl Broker {
             Err(error) => {
                 tasks.house_stop.cancel();
                 tasks.servers_stop.cancel();
+                tasks.ha_stop.cancel();
                 tasks.registrar_stop.cancel();
                 tasks.http_stop.cancel();
-                for tracker in [&tasks.servers, &tasks.registrar, &tasks.house, &tasks.http] {
+                for tracker in [
+                    &tasks.servers,
+                    &tasks.ha,
+                    &tasks.registrar,
+                    &tasks.house,
+                    &tasks.http,
+                ] {
                     tracker.close();
                     tracker.wait().await;
                 }
@@ -260,10 +270,13 @@ async fn serve(
         topics.clone(),
         shared.clone(),
     ));
+    let slave = (store.config().role == BrokerRole::Slave)
+        .then(|| Slave::new(store.clone(), replication::options(&shared.read())));
     let core = Arc::new(Core::new(Parts {
         identity,
         settings: shared,
         store,
+        following: slave.as_ref().map(Slave::following),
         topics,
         groups,
         offsets,
@@ -288,13 +301,22 @@ async fn serve(
         other => other.context("save the tables")?,
     }
 
+    if slave.is_none() {
+        replication::serve(&core, &tasks.ha, &tasks.ha_stop).await?;
+    }
     let local = listen(&core, tasks, deadline)?;
     tasks
         .house
         .spawn(notice::run(core.clone(), tasks.house_stop.clone()));
-    tasks
-        .house
-        .spawn(transaction::check::run(core.clone(), tasks.house_stop.clone()));
+    match slave {
+        Some(slave) => replication::follow(&core, slave, client.clone(), &tasks.ha, &tasks.ha_stop),
+        // The master asks about transactions.
+        None => {
+            tasks
+                .house
+                .spawn(transaction::check::run(core.clone(), tasks.house_stop.clone()));
+        }
+    }
     tasks
         .house
         .spawn(housekeeping(core.clone(), tasks.house_stop.clone()));
@@ -496,6 +518,10 @@ impl Running {
             tasks.servers_stop.cancel();
             tasks.servers.close();
             tasks.servers.wait().await;
+            // Until here sends may have waited for a slave.
+            tasks.ha_stop.cancel();
+            tasks.ha.close();
+            tasks.ha.wait().await;
             tasks.house_stop.cancel();
         };
         if timeout(deadline * 2 / 3, polite).await.is_err() {
@@ -505,6 +531,7 @@ impl Running {
             );
             core.stopping.cancel();
             tasks.servers_stop.cancel();
+            tasks.ha_stop.cancel();
             tasks.house_stop.cancel();
         }
         let (saving, closing) = (core.clone(), core.store.clone());

@@ -176,15 +176,31 @@ settings! {
         max_msgs_num_batch: i32 = 64, "maxMsgsNumBatch", range: 1..=10_000, live: true;
         /// The most messages of a query by unique id.
         default_query_max_num: i32 = 32, "defaultQueryMaxNum", range: 1..=10_000, live: true;
-        /// ASYNC_MASTER or SYNC_MASTER.
+        /// ASYNC_MASTER, SYNC_MASTER (sends wait for a slave) or SLAVE (follows the master of the same brokerName).
         broker_role: String = "ASYNC_MASTER".to_owned(), "brokerRole", important: true;
+        /// The master's replication address, `host:port`, for a slave. Empty: what the name servers say.
+        ha_master_address: String = String::new(), "haMasterAddress";
+        /// A side of a replication link that had nothing to write for this long writes a heartbeat.
+        ha_send_heartbeat_interval: u64 = 5_000, "haSendHeartbeatInterval", range: 10..=3_600_000, unit: "ms";
+        /// A side of a replication link that hears nothing for this long closes it.
+        ha_housekeeping_interval: u64 = 20_000, "haHousekeepingInterval", range: 10..=3_600_000, unit: "ms";
+        /// The most bytes of the log that a master sends at a time.
+        ha_transfer_batch_size: usize = 32_768, "haTransferBatchSize", range: 1..=4_194_292, unit: "bytes";
+        /// A slave that lacks this much of the log is not waited for.
+        ha_slave_fallbehind_max: i64 = 268_435_456, "haSlaveFallbehindMax", range: 1..=i64::MAX, unit: "bytes";
+        /// Pause of a slave before it connects to its master again.
+        ha_reconnect_interval: u64 = 5_000, "haReconnectInterval", range: 10..=3_600_000, unit: "ms";
+        /// How long after its start a slave first copies its master's tables.
+        slave_sync_first_delay: u64 = 3_000, "slaveSyncFirstDelay", range: 0..=3_600_000, unit: "ms";
+        /// How often a slave copies its master's tables.
+        slave_sync_interval: u64 = 10_000, "slaveSyncInterval", range: 10..=3_600_000, unit: "ms";
         /// Delays by level, from 1.
         message_delay_level: String = DelayLevels::DEFAULT.to_owned(), "messageDelayLevel";
         /// How often the progress of delayed messages is saved.
         flush_delay_offset_interval: u64 = 10_000, "flushDelayOffsetInterval", range: 10..=3_600_000, unit: "ms";
     }
     without_effect {
-        "rocketmqHome" = "", "brokerConfigPath" = "", "haListenPort" = "10912", "haMasterAddress" = "",
+        "rocketmqHome" = "", "brokerConfigPath" = "", "haListenPort" = "10912",
         "rmqAddressServerDomain" = "jmenv.tbsite.net", "rmqAddressServerSubGroup" = "nsaddr",
         "sendMessageThreadPoolNums" = "4", "putMessageFutureThreadPoolNums" = "4",
         "pullMessageThreadPoolNums" = "20", "processReplyMessageThreadPoolNums" = "20",
@@ -225,8 +241,7 @@ settings! {
         "flushLeastPagesWhenWarmMapedFile" = "4096", "transientStorePoolEnable" = "false",
         "transientStorePoolSize" = "5", "fastFailIfNoBufferInStorePool" = "false",
         "destroyMapedFileIntervalForcibly" = "120000", "redeleteHangedFileInterval" = "120000",
-        "haSendHeartbeatInterval" = "5000", "haHousekeepingInterval" = "20000", "haTransferBatchSize" = "32768",
-        "haSlaveFallbehindMax" = "268435456", "enableScheduleAsyncDeliver" = "false",
+        "enableScheduleAsyncDeliver" = "false",
         "scheduleAsyncDeliverMaxPendingLimit" = "2000", "scheduleAsyncDeliverMaxResendNum2Blocked" = "3",
         "putMsgIndexHightWater" = "600000", "diskFallRecorded" = "true", "enableScheduleMessageStats" = "true",
         "debugLockEnable" = "false", "maxLmqConsumeQueueNum" = "20000", "enableBatchPush" = "false",
@@ -325,9 +340,11 @@ impl BrokerSettings {
             self.broker_ip2.clone_from(&self.broker_ip1);
         }
         match role(&self.broker_role)? {
-            BrokerRole::Slave => bail!(
-                "brokerRole=SLAVE is refused: this version does not follow a master; use ASYNC_MASTER or SYNC_MASTER"
+            BrokerRole::Slave if self.broker_id < 1 => bail!(
+                "brokerRole=SLAVE needs a brokerId above 0, this one is {}: 0 is the master's",
+                self.broker_id
             ),
+            BrokerRole::Slave => {}
             // A master's id is 0, whatever the file says.
             BrokerRole::AsyncMaster | BrokerRole::SyncMaster => self.broker_id = 0,
         }
@@ -395,6 +412,7 @@ impl BrokerSettings {
             flush_consume_queue_thorough_interval: self.flush_consume_queue_thorough_interval,
             sync_flush_timeout: self.sync_flush_timeout,
             slave_timeout: self.slave_timeout,
+            ha_slave_fallbehind_max: self.ha_slave_fallbehind_max,
             page_cache_busy_timeout: self.os_page_cache_busy_time_out_mills,
             max_message_size: self.max_message_size,
             check_crc_on_recover: self.check_crc_on_recover,
@@ -452,7 +470,7 @@ fn role(text: &str) -> anyhow::Result<BrokerRole> {
         "ASYNC_MASTER" => Ok(BrokerRole::AsyncMaster),
         "SYNC_MASTER" => Ok(BrokerRole::SyncMaster),
         "SLAVE" => Ok(BrokerRole::Slave),
-        other => bail!("brokerRole={other} is not possible: it must be ASYNC_MASTER or SYNC_MASTER"),
+        other => bail!("brokerRole={other} is not possible: it must be ASYNC_MASTER, SYNC_MASTER or SLAVE"),
     }
 }
 
@@ -556,7 +574,7 @@ mod tests {
             ("enableDLegerCommitLog=true", "DLedger"),
             ("messageStorePlugIn=a.b.C", "Java classes"),
             ("aclEnable=true", "access control"),
-            ("brokerRole=SLAVE\nbrokerId=1", "follow a master"),
+            ("brokerRole=SLAVE\nbrokerId=0", "above 0"),
             ("brokerRole=KING", "ASYNC_MASTER"),
             ("flushDiskType=MAYBE", "SYNC_FLUSH"),
             ("namesrvAddr=nowhere", "host:port"),
@@ -579,6 +597,11 @@ mod tests {
         assert!(notes.unknown.is_empty(), "{notes:?}");
         assert_eq!(again.to_properties().to_text(), printed);
         assert_eq!(again.http_port, 8080);
+    }
+
+    #[test]
+    fn a_slave_keeps_its_id() {
+        assert_eq!(load("brokerRole=SLAVE\nbrokerId=2").unwrap().0.broker_id, 2);
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use ferromq_daemon::logging::Handle;
 use ferromq_protocol::body::DataVersion;
 use ferromq_remoting::Conn;
-use ferromq_store::Store;
+use ferromq_store::ha::Following;
 use ferromq_store::json_table::TableError;
+use ferromq_store::{BrokerRole, Store};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -61,6 +62,8 @@ pub(crate) struct Core {
     /// Version of the settings, told to administrators.
     pub(crate) settings_version: Mutex<DataVersion>,
     pub(crate) store: Store,
+    /// How a slave follows its master.
+    pub(crate) following: Option<Following>,
     pub(crate) topics: Arc<TopicTable>,
     pub(crate) groups: GroupTable,
     pub(crate) offsets: OffsetTable,
@@ -101,6 +104,7 @@ pub(crate) struct Parts {
     pub(crate) identity: Identity,
     pub(crate) settings: SharedSettings,
     pub(crate) store: Store,
+    pub(crate) following: Option<Following>,
     pub(crate) topics: Arc<TopicTable>,
     pub(crate) groups: GroupTable,
     pub(crate) offsets: OffsetTable,
@@ -128,6 +132,7 @@ impl Core {
                 timestamp: parts.now,
             }),
             store: parts.store,
+            following: parts.following,
             topics: parts.topics,
             groups: parts.groups,
             offsets: parts.offsets,
@@ -148,6 +153,11 @@ impl Core {
             unsaved: Notify::new(),
             booted_at: parts.now,
         }
+    }
+
+    /// Whether this broker only follows a master.
+    pub(crate) fn is_slave(&self) -> bool {
+        self.store.config().role == BrokerRole::Slave
     }
 
     /// The settings in force now.

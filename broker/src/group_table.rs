@@ -72,6 +72,19 @@ impl GroupTable {
         }
     }
 
+    /// Takes over a master's table as it is, version and all. Returns false when this is that version already.
+    pub(crate) fn replace(&self, table: SubscriptionGroupTable) -> bool {
+        let new = Self::from_file(table, 0).inner.into_inner();
+        let mut inner = self.inner.write();
+        if inner.version == new.version {
+            return false;
+        }
+        inner.groups = new.groups;
+        inner.version = new.version;
+        inner.changes += 1;
+        true
+    }
+
     /// The number of changes since the start; equal numbers mean an unchanged table.
     pub(crate) fn changes(&self) -> u64 {
         self.inner.read().changes

@@ -2,7 +2,7 @@
 //!
 //! They are served from before the store is opened until after it is closed. A broker that recovers is alive
 //! and not ready. Readiness latches: once ready, no outage of name servers, replicas or clients makes the broker
-//! unready, only its own stop.
+//! unready, only its own stop. A slave is ready once it has had all that its master had.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,10 +51,18 @@ struct Status<'a> {
     broker_id: i64,
     log: LogRange,
     dispatch_behind_bytes: i64,
-    replicas: Vec<String>,
+    replicas: Vec<ReplicaRow>,
     registered_at: Vec<String>,
     writes_stopped: WritesStopped,
     last_stop_clean: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReplicaRow {
+    address: String,
+    ack_offset: i64,
+    behind_bytes: i64,
 }
 
 #[derive(Serialize)]
@@ -145,7 +153,7 @@ impl Pages {
                 max: figures.as_ref().map_or(0, |f| f.log_max),
             },
             dispatch_behind_bytes: figures.as_ref().map_or(0, |f| f.dispatch_behind),
-            replicas: Vec::new(),
+            replicas: core.map(|core| replicas(core)).unwrap_or_default(),
             registered_at: core
                 .map(|core| core.registrar.registered_at())
                 .unwrap_or_default(),
@@ -256,7 +264,11 @@ impl App for Pages {
             let (done, total) = (self.progress.done(), self.progress.total());
             return Err(format!("{}: {done} of {total} bytes", stage.name()));
         }
+        let slave_waits = |core: &Core| core.following.as_ref().is_some_and(|f| !f.caught_up_once());
         match self.core.get() {
+            Some(core) if slave_waits(core) => {
+                Err("running, but not caught up with the master yet".to_owned())
+            }
             Some(core) if !core.registrar.has_servers() || core.registrar.ever_registered() => {
                 self.ready.store(true, Ordering::Release);
                 Ok(())
@@ -318,6 +330,15 @@ fn page(metrics: &[(&str, &str, Kind, f64)]) -> String {
         }
     }
     page
+}
+
+fn replicas(core: &Core) -> Vec<ReplicaRow> {
+    let rows = core.store.replicas().into_iter().map(|r| ReplicaRow {
+        address: r.address,
+        ack_offset: r.ack_offset,
+        behind_bytes: r.behind_bytes,
+    });
+    rows.collect()
 }
 
 fn figures(core: &Core) -> String {

@@ -22,6 +22,7 @@ mod persist;
 mod processor;
 mod rebalance_lock;
 mod register;
+mod replication;
 mod runtime_info;
 mod selector;
 mod stats;

@@ -20,7 +20,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use ferromq_protocol::body::{DataVersion, KvTable, RegisterBrokerBody, TopicConfig, TopicConfigTable};
 use ferromq_protocol::code::{request, response};
-use ferromq_protocol::header::{BrokerIdentity, QueryDataVersionResponse, RegisterBroker};
+use ferromq_protocol::header::{
+    BrokerIdentity, QueryDataVersionResponse, RegisterBroker, RegisterBrokerResponse,
+};
 use ferromq_protocol::{Command, crc, fastjson};
 use ferromq_remoting::{CallError, Client, NameServers};
 use futures::future::join_all;
@@ -32,6 +34,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{BrokerSettings, SharedSettings};
 use crate::core::Identity;
+use crate::replication::configured_master;
 use crate::topic_table::{PERM_RW, TopicTable, row};
 
 /// How often the list is resolved.
@@ -85,6 +88,11 @@ pub(crate) struct Registrar {
     /// Counts finished tries.
     tries: watch::Sender<u64>,
     ever: AtomicBool,
+    /// Where the master of this broker's group replicates, and whether that is settled.
+    ha_master: watch::Sender<Option<String>>,
+    ha_settled: bool,
+    /// Where it serves clients.
+    master: Mutex<Option<String>>,
     encoded: Mutex<Option<Arc<Encoded>>>,
     /// Deleted topics with the change that deleted them, oldest first.
     deleted: Mutex<Vec<(String, u64)>>,
@@ -98,7 +106,11 @@ impl Registrar {
         topics: Arc<TopicTable>,
         settings: SharedSettings,
     ) -> Self {
+        let configured = configured_master(&settings.read());
         Self {
+            ha_settled: configured.is_some() || identity.id == 0,
+            ha_master: watch::Sender::new(configured),
+            master: Mutex::default(),
             identity,
             names,
             client,
@@ -131,6 +143,42 @@ impl Registrar {
             .filter(|(_, s)| s.healthy)
             .map(|(addr, _)| addr.to_string())
             .collect()
+    }
+
+    /// The replication address of the master of this broker's group, as it becomes known.
+    pub(crate) fn ha_master(&self) -> watch::Receiver<Option<String>> {
+        self.ha_master.subscribe()
+    }
+
+    /// Where the master of this broker's group serves clients, if a name server has said so.
+    pub(crate) fn master(&self) -> Option<String> {
+        self.master.lock().clone()
+    }
+
+    /// A name server said who the master is. One that knows none changes nothing: the old one may come back.
+    fn take_master(&self, answer: &Command) {
+        if self.identity.id == 0 {
+            return;
+        }
+        let Ok(header) = answer.header::<RegisterBrokerResponse<'_>>() else {
+            return;
+        };
+        let said = |address: Option<&str>| {
+            address
+                .map(str::trim)
+                .filter(|a| !a.is_empty())
+                .map(str::to_owned)
+        };
+        if let Some(master) = said(header.master_addr) {
+            *self.master.lock() = Some(master);
+        }
+        if let Some(address) = said(header.ha_server_addr).filter(|_| !self.ha_settled) {
+            self.ha_master.send_if_modified(|known| {
+                let news = known.as_deref() != Some(&address);
+                *known = Some(address);
+                news
+            });
+        }
     }
 
     /// What is registered has changed: has all name servers told soon.
@@ -385,6 +433,7 @@ impl Registrar {
                 remark,
             });
         }
+        self.take_master(&answer);
         self.take_order(&answer.body);
         Ok(())
     }

@@ -177,6 +177,15 @@ impl TopicTable {
         Ok((made, true))
     }
 
+    /// Takes over a master's table as it is, version and all.
+    pub(crate) fn replace(&self, table: TopicConfigTable) {
+        let new = Self::from_file(table, 0).inner.into_inner();
+        let mut inner = self.inner.write();
+        inner.topics = new.topics;
+        inner.version = new.version;
+        inner.changes += 1;
+    }
+
     /// Returns whether it was there.
     pub(crate) fn remove(&self, topic: &str, now: i64) -> bool {
         let mut inner = self.inner.write();

@@ -13,7 +13,6 @@ use ferromq_protocol::body::{
 use ferromq_protocol::code::response;
 use ferromq_protocol::header::{CreateTopic, DeleteSubscriptionGroup, TopicHeader};
 use ferromq_remoting::{Outcome, RequestContext};
-use ferromq_store::BrokerRole;
 
 use super::send::check_topic_name;
 use super::send_back::check_group_name;
@@ -27,7 +26,7 @@ const MAX_QUEUES: i32 = 65_535;
 const REGISTER_WAIT: Duration = Duration::from_secs(2);
 
 fn check_master(core: &Core) -> Result<(), Refusal> {
-    if core.store.config().role == BrokerRole::Slave {
+    if core.is_slave() {
         return Err(Refusal::system(
             "this broker is a slave: it copies its master's topics and groups; ask the master",
         ));

@@ -372,7 +372,8 @@ fn check(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<Pla
             "The broker does not support consumer to filter message by SQL92; set enablePropertyFilter=true",
         ));
     }
-    if header.sys_flag & flag::COMMIT_OFFSET != 0 {
+    // A slave's progress is its master's.
+    if header.sys_flag & flag::COMMIT_OFFSET != 0 && !core.is_slave() {
         core.offsets.advance(
             header.consumer_group,
             header.topic,

@@ -79,6 +79,12 @@ pub(crate) fn check_open(core: &Core) -> Result<(), Refusal> {
             "writes to this broker are stopped for maintenance; send to another broker",
         ));
     }
+    if core.is_slave() {
+        return Err(Refusal::new(
+            response::SERVICE_NOT_AVAILABLE,
+            "this broker is a slave; send to the master",
+        ));
+    }
     if core.store.page_cache_busy() {
         return Err(Refusal::new(
             response::SYSTEM_BUSY,

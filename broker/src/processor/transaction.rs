@@ -18,6 +18,12 @@ use crate::transaction::{load, put_committed, put_op};
 
 pub(crate) fn end(core: &Arc<Core>, _: &RequestContext, request: &Command) -> Result<Outcome, Refusal> {
     let header: EndTransaction<'_> = request.header()?;
+    if core.is_slave() {
+        return Err(Refusal::new(
+            response::SLAVE_NOT_AVAILABLE,
+            "this broker is a slave: it decides no transactions; ask the master",
+        ));
+    }
     let commit = match header.commit_or_rollback {
         sysflag::TRANSACTION_COMMIT => true,
         sysflag::TRANSACTION_ROLLBACK => false,

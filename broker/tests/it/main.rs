@@ -9,6 +9,7 @@ mod offsets;
 mod process;
 mod pull;
 mod register;
+mod replication;
 mod restart;
 mod send;
 mod support;

@@ -23,7 +23,7 @@ fn output(args: &[&str]) -> (Option<i32>, String, String) {
 }
 
 /// A broker process that is killed when the test ends.
-struct Process {
+pub(crate) struct Process {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
 }
@@ -48,7 +48,7 @@ impl Process {
         Self::run(shell)
     }
 
-    fn start(dir: &Path, port: u16, more: &str, args: &[&str]) -> Self {
+    pub(crate) fn start(dir: &Path, port: u16, more: &str, args: &[&str]) -> Self {
         let file = Self::configure(dir, port, more);
         let mut program = Program::new(BROKER);
         program.arg("-c").arg(file).args(args);
@@ -84,13 +84,13 @@ impl Process {
     }
 
     /// Waits for the start line.
-    fn started(&mut self) -> String {
+    pub(crate) fn started(&mut self) -> String {
         let line = self.next_line();
         assert!(line.contains("boot success"), "{line:?}");
         line
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Program::new("kill")
             .args([name, &self.child.id().to_string()])
             .status()
@@ -109,7 +109,7 @@ fn http(port: u16, request: &str) -> Option<(u16, String)> {
     Some((status, body))
 }
 
-fn get(port: u16, path: &str) -> Option<(u16, String)> {
+pub(crate) fn get(port: u16, path: &str) -> Option<(u16, String)> {
     http(
         port,
         &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),

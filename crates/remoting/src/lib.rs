@@ -26,7 +26,7 @@ mod pending;
 pub mod server;
 pub mod stats;
 
-pub use client::{Client, ClientConfig};
+pub use client::{Client, ClientConfig, split_addr};
 pub use conn::{Conn, Limits};
 pub use dispatch::{Dispatch, DispatchBuilder, Handler, Lane, LaneId, Outcome, Reply, RequestContext, Run};
 pub use error::{CallError, SendError};

@@ -167,6 +167,8 @@ pub struct StoreConfig {
     pub sync_flush_timeout: u64,
     /// `slaveTimeout`: how long an acknowledgement waits for a replica. Default 3000.
     pub slave_timeout: u64,
+    /// `haSlaveFallbehindMax`: a replica that lags by this many bytes isn't waited for. Default 256 MiB.
+    pub ha_slave_fallbehind_max: i64,
     /// `osPageCacheBusyTimeOutMills`: an append that has held the lock for longer makes the store busy. Default 1000.
     pub page_cache_busy_timeout: u64,
     /// `maxMessageSize`: longest body of a message or batch. Default 4 MiB.
@@ -244,6 +246,7 @@ impl Default for StoreConfig {
             flush_consume_queue_thorough_interval: 60_000,
             sync_flush_timeout: 5_000,
             slave_timeout: 3_000,
+            ha_slave_fallbehind_max: 256 << 20,
             page_cache_busy_timeout: 1_000,
             max_message_size: 4 << 20,
             check_crc_on_recover: true,

@@ -9,9 +9,17 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    BrokerRole, PutTotals, StoreConfig, WriteRefusal, clean::DiskState, commit_log::CommitLog,
-    dispatch::Dispatch, flush::GroupCommit, fs::lock::StoreLock, memory, progress::Progress,
-    schedule::DelayTable, signal::Signal,
+    BrokerRole, FlushMode, PutTotals, StoreConfig, WriteRefusal,
+    clean::DiskState,
+    commit_log::{CommitLog, RawError},
+    dispatch::Dispatch,
+    flush::GroupCommit,
+    fs::lock::StoreLock,
+    ha::{LinkError, ack::Replicas},
+    memory,
+    progress::Progress,
+    schedule::DelayTable,
+    signal::Signal,
 };
 
 /// Java's running flags, and one of ours.
@@ -70,6 +78,7 @@ pub(crate) struct Core {
     pub(crate) log: CommitLog,
     pub(crate) dispatch: Dispatch,
     pub(crate) group: GroupCommit,
+    pub(crate) replicas: Replicas,
     pub(crate) delay: DelayTable,
     pub(crate) disk: DiskState,
     pub(crate) flags: Flags,
@@ -125,6 +134,7 @@ impl Core {
             log: parts.log,
             dispatch: parts.dispatch,
             group: GroupCommit::default(),
+            replicas: Replicas::default(),
             delay: parts.delay,
             disk: parts.disk,
             flags: Flags::default(),
@@ -159,6 +169,11 @@ impl Core {
         if self.config.role == BrokerRole::Slave {
             return Err(WriteRefusal::Slave);
         }
+        self.sound()
+    }
+
+    /// Whether the disk takes what is appended.
+    fn sound(&self) -> Result<(), WriteRefusal> {
         let flags = self.flags.get();
         if flags == 0 {
             return Ok(());
@@ -190,10 +205,40 @@ impl Core {
             signal.notify();
         }
         self.group.wake_all();
+        self.replicas.waits.wake_all();
     }
 
     /// Log offset up to which queues have everything.
     pub(crate) fn dispatched(&self) -> i64 {
         self.dispatched.load(Ordering::Acquire)
+    }
+
+    /// Appends a master's bytes at the end of the log. Returns the new end.
+    pub(crate) fn append_raw(&self, offset: i64, bytes: &[u8]) -> Result<i64, LinkError> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err(WriteRefusal::ShutDown.into());
+        }
+        if !self.started.load(Ordering::Acquire) {
+            return Err(WriteRefusal::NotStarted.into());
+        }
+        self.sound()?;
+        let start = u64::try_from(offset).map_err(|_| LinkError::Offset(offset))?;
+        if self.log.max() == 0 {
+            // A first file that isn't the master's first: there's nothing to dispatch before it.
+            self.dispatched.store(offset, Ordering::Release);
+        }
+        let end = self.log.append_raw(start, bytes).inspect_err(|error| {
+            if let RawError::NoFile(source) = error
+                && source.kind() == std::io::ErrorKind::StorageFull
+            {
+                self.note_disk_full();
+            }
+        })?;
+        self.reput_signal.notify();
+        if self.config.flush_mode == FlushMode::Sync {
+            self.flush_signal.notify();
+        }
+        self.totals.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(end as i64)
     }
 }

@@ -32,21 +32,41 @@ struct Waiting {
     then: PutStatus,
 }
 
-/// Appends that wait for a sync.
-#[derive(Debug, Default)]
+/// Appends that wait for a sync, or for a replica.
+#[derive(Debug)]
 pub(crate) struct GroupCommit {
+    /// What one that waited too long ends with.
+    late: PutStatus,
+    /// What all end with once there's nothing to wait for.
+    lost: PutStatus,
     waiting: Mutex<VecDeque<Waiting>>,
     first: Condvar,
     failed: AtomicBool,
 }
 
+impl Default for GroupCommit {
+    fn default() -> Self {
+        Self::ending(PutStatus::FlushDiskTimeout, PutStatus::FlushFailed)
+    }
+}
+
 impl GroupCommit {
-    /// An acknowledgement that comes when the log is synced up to `end`.
+    pub(crate) fn ending(late: PutStatus, lost: PutStatus) -> Self {
+        Self {
+            late,
+            lost,
+            waiting: Mutex::default(),
+            first: Condvar::default(),
+            failed: AtomicBool::default(),
+        }
+    }
+
+    /// An acknowledgement that comes when the log is safe up to `end`.
     pub(crate) fn wait_for(&self, end: i64, patience: Duration, then: PutStatus) -> Ack {
         let cell = Arc::new(AckCell::default());
         let mut waiting = self.waiting.lock();
         if self.failed.load(Ordering::Acquire) {
-            return Ack::done(PutStatus::FlushFailed);
+            return Ack::done(self.lost);
         }
         let first = waiting.is_empty();
         waiting.push_back(Waiting {
@@ -66,12 +86,12 @@ impl GroupCommit {
         self.waiting.lock().is_empty()
     }
 
-    /// Those up to `flushed` are done.
-    fn flushed(&self, flushed: i64) {
+    /// Those up to `end` are done.
+    pub(crate) fn reached(&self, end: i64) {
         let done: Vec<Waiting> = {
             let mut waiting = self.waiting.lock();
-            // Requests come nearly in log order; a straggler waits for the next sync.
-            let n = waiting.iter().take_while(|w| w.end <= flushed).count();
+            // Requests come nearly in log order; a straggler waits for those before it.
+            let n = waiting.iter().take_while(|w| w.end <= end).count();
             waiting.drain(..n).collect()
         };
         for w in done {
@@ -86,7 +106,7 @@ impl GroupCommit {
             waiting.drain(..).collect()
         };
         for w in all {
-            w.cell.complete(PutStatus::FlushFailed);
+            w.cell.complete(self.lost);
         }
     }
 
@@ -96,7 +116,7 @@ impl GroupCommit {
     }
 
     /// Completes what is overdue, and waits for the next deadline.
-    fn watch(&self, stop: impl Fn() -> bool) {
+    pub(crate) fn watch(&self, stop: impl Fn() -> bool) {
         let mut waiting = self.waiting.lock();
         while !stop() {
             let now = Instant::now();
@@ -104,7 +124,7 @@ impl GroupCommit {
                 None => self.first.wait(&mut waiting),
                 Some(deadline) if deadline <= now => {
                     if let Some(w) = waiting.pop_front() {
-                        w.cell.complete(PutStatus::FlushDiskTimeout);
+                        w.cell.complete(self.late);
                     }
                 }
                 Some(deadline) => {
@@ -125,7 +145,7 @@ impl Core {
             Ok((time, files)) => {
                 self.totals.flushes.fetch_add(files, Ordering::Relaxed);
                 self.dispatch.checkpoint.set_log(time);
-                self.group.flushed(self.log.flushed());
+                self.group.reached(self.log.flushed());
                 true
             }
             Err(error) => {
@@ -228,7 +248,7 @@ mod tests {
             .iter()
             .map(|end| group.wait_for(*end, Duration::from_mins(1), PutStatus::Ok))
             .collect();
-        group.flushed(200);
+        group.reached(200);
         let ready: Vec<_> = acks.iter().map(Ack::ready).collect();
         assert_eq!(ready, [Some(PutStatus::Ok), Some(PutStatus::Ok), None]);
         group.fail();

@@ -33,6 +33,7 @@ mod schedule;
 mod signal;
 mod store;
 
+pub mod ha;
 pub mod json_table;
 
 pub use config::{BrokerRole, Clock, DelayLevels, FlushMode, StoreConfig};

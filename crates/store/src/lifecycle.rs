@@ -18,11 +18,12 @@ use crate::{
 
 type Run = fn(&Arc<Core>);
 
-const THREADS: [(&str, Run); 6] = [
+const THREADS: [(&str, Run); 7] = [
     ("store-reput", Core::run_reput),
     ("store-delay", Core::run_schedule),
     ("store-flush", Core::run_flush),
     ("store-ack", Core::run_ack_watch),
+    ("store-replicas", Core::run_replica_watch),
     ("store-queues", Core::run_queue_flush),
     ("store-clean", Core::run_clean),
 ];
@@ -134,7 +135,7 @@ impl Core {
                 source: io::Error::other(other),
             },
         })?;
-        let clean = flushed && self.dispatched() >= self.log.max() && self.flags.get() == 0;
+        let clean = flushed && self.dispatched() >= self.log.whole() && self.flags.get() == 0;
         if clean {
             match fs::remove_file(&abort) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(stop_error("remove", &abort)(e)),
@@ -151,6 +152,7 @@ impl Core {
         self.wake_all();
         self.join(|_| true);
         self.group.fail();
+        self.replicas.waits.fail();
         self.log.prealloc.stop();
         drop(self.lock.lock().take());
     }

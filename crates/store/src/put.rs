@@ -245,6 +245,7 @@ impl Core {
             }
         };
         self.reput_signal.notify();
+        self.replicas.appended.notify_waiters();
         self.totals.messages.fetch_add(count as u64, Ordering::Relaxed);
         self.totals.bytes.fetch_add(size as u64, Ordering::Relaxed);
         let message_ids = encoded
@@ -263,23 +264,22 @@ impl Core {
     }
 
     fn acknowledge(&self, end: i64, wait: bool) -> Ack {
-        // Without a replica to wait for, a synchronous master says so, as Java does.
-        let then = if wait && self.config.role == BrokerRole::SyncMaster {
-            PutStatus::SlaveNotAvailable
+        let replica = if wait && self.config.role == BrokerRole::SyncMaster {
+            self.replicas.wait_for(end, self.log.max(), &self.config)
         } else {
-            PutStatus::Ok
+            Ack::done(PutStatus::Ok)
         };
         if self.config.flush_mode == FlushMode::Async {
-            return Ack::done(then);
+            return replica;
         }
-        let ack = if wait {
-            self.group
-                .wait_for(end, Duration::from_millis(self.config.sync_flush_timeout), then)
+        let flush = if wait {
+            let patience = Duration::from_millis(self.config.sync_flush_timeout);
+            self.group.wait_for(end, patience, PutStatus::Ok)
         } else {
-            Ack::done(then)
+            Ack::done(PutStatus::Ok)
         };
         self.flush_signal.notify();
-        ack
+        flush.and(replica)
     }
 }
 

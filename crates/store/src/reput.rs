@@ -11,6 +11,7 @@ use ferromq_protocol::{
 };
 
 use crate::{
+    BrokerRole,
     core::{Core, Flags},
     dispatch::{DispatchError, Phase, is_queued},
     fs::crash_safe::is_full,
@@ -23,7 +24,12 @@ impl Core {
     /// Dispatches what the log has beyond what the queues have.
     pub(crate) fn catch_up(&self, phase: Phase) -> Result<(), DispatchError> {
         let mut at = self.dispatched();
-        while at < self.log.max() {
+        loop {
+            // On a slave the end may stand inside a record: that one waits for its rest.
+            let whole = self.log.whole();
+            if at >= whole {
+                return Ok(());
+            }
             let Some((segment, range)) = self.log.rest_of_file(at as u64) else {
                 let to = self.log.min().max(at + 1);
                 tracing::error!(
@@ -35,8 +41,8 @@ impl Core {
                 self.dispatched.store(at, Ordering::Release);
                 continue;
             };
-            let end = range.end as i64;
-            let bytes = segment.slice(range).unwrap_or(&[]);
+            let end = whole.min(range.end as i64);
+            let bytes = segment.slice(range.start..end as u64).unwrap_or(&[]);
             let mut pos = 0;
             while pos < bytes.len() {
                 match parse(&bytes[pos..], Check::None) {
@@ -48,6 +54,9 @@ impl Core {
                         }
                         self.dispatched_time
                             .store(record.store_timestamp, Ordering::Release);
+                        if self.config.role == BrokerRole::Slave {
+                            self.log.note_time(record.store_timestamp);
+                        }
                         pos += size;
                         self.dispatched.store(at + pos as i64, Ordering::Release);
                     }
@@ -63,7 +72,6 @@ impl Core {
             at = end;
             self.dispatched.store(at, Ordering::Release);
         }
-        Ok(())
     }
 
     /// Has appends go on behind the messages that are in the log but in no queue yet.
@@ -100,11 +108,13 @@ impl Core {
                     continue;
                 }
             }
-            if self.closing.load(Ordering::Acquire) && self.dispatched() >= self.log.max() {
+            if self.closing.load(Ordering::Acquire) && self.dispatched() >= self.log.whole() {
                 return;
             }
             self.reput_signal.wait(Duration::from_secs(10), || {
-                self.dispatched() < self.log.max() || self.stopping() || self.closing.load(Ordering::Acquire)
+                self.dispatched() < self.log.whole()
+                    || self.stopping()
+                    || self.closing.load(Ordering::Acquire)
             });
         }
     }

@@ -96,11 +96,48 @@ pub enum PutStatus {
 }
 
 /// A future that ends when an append is as safe as was asked.
-pub struct Ack(AckState);
+pub struct Ack {
+    disk: AckState,
+    replica: AckState,
+}
 
 enum AckState {
     Ready(PutStatus),
     Waiting(Arc<AckCell>),
+}
+
+impl AckState {
+    fn ready(&self) -> Option<PutStatus> {
+        match self {
+            Self::Ready(status) => Some(*status),
+            Self::Waiting(cell) => cell.0.lock().0,
+        }
+    }
+
+    fn poll(&self, cx: &Context<'_>) -> Poll<PutStatus> {
+        match self {
+            Self::Ready(status) => Poll::Ready(*status),
+            Self::Waiting(cell) => {
+                let mut cell = cell.0.lock();
+                if let Some(status) = cell.0 {
+                    return Poll::Ready(status);
+                }
+                match &mut cell.1 {
+                    Some(old) => old.clone_from(cx.waker()),
+                    none => *none = Some(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// What an append ends with: a loss first, then what the replica said, as Java has it.
+fn combined(disk: PutStatus, replica: PutStatus) -> PutStatus {
+    match (disk, replica) {
+        (PutStatus::FlushFailed, _) | (_, PutStatus::Ok) => disk,
+        _ => replica,
+    }
 }
 
 #[derive(Debug, Default)]
@@ -125,19 +162,30 @@ impl AckCell {
 
 impl Ack {
     pub(crate) fn done(status: PutStatus) -> Self {
-        Self(AckState::Ready(status))
+        Self {
+            disk: AckState::Ready(status),
+            replica: AckState::Ready(PutStatus::Ok),
+        }
     }
 
     pub(crate) fn waiting(cell: Arc<AckCell>) -> Self {
-        Self(AckState::Waiting(cell))
+        Self {
+            disk: AckState::Waiting(cell),
+            replica: AckState::Ready(PutStatus::Ok),
+        }
+    }
+
+    /// One that ends when both have: this one of the disk's, `replica` of a replica's.
+    pub(crate) fn and(self, replica: Self) -> Self {
+        Self {
+            disk: self.disk,
+            replica: replica.disk,
+        }
     }
 
     /// The result, if it's there already.
     pub fn ready(&self) -> Option<PutStatus> {
-        match &self.0 {
-            AckState::Ready(status) => Some(*status),
-            AckState::Waiting(cell) => cell.0.lock().0,
-        }
+        Some(combined(self.disk.ready()?, self.replica.ready()?))
     }
 
     /// Waits on this thread.
@@ -164,19 +212,9 @@ impl Future for Ack {
     type Output = PutStatus;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<PutStatus> {
-        match &self.0 {
-            AckState::Ready(status) => Poll::Ready(*status),
-            AckState::Waiting(cell) => {
-                let mut cell = cell.0.lock();
-                if let Some(status) = cell.0 {
-                    return Poll::Ready(status);
-                }
-                match &mut cell.1 {
-                    Some(old) => old.clone_from(cx.waker()),
-                    none => *none = Some(cx.waker().clone()),
-                }
-                Poll::Pending
-            }
+        match (self.disk.poll(cx), self.replica.poll(cx)) {
+            (Poll::Ready(disk), Poll::Ready(replica)) => Poll::Ready(combined(disk, replica)),
+            _ => Poll::Pending,
         }
     }
 }

@@ -12,7 +12,7 @@ use ferromq_protocol::names::topics;
 use crate::{
     Figures, GetRequest, GetResult, Hooks, KeyQuery, KeyQueryResult, MessageFilter, OpenError, Progress, Put,
     PutBatch, PutError, PutMessage, QueuePositions, ReadError, ShutdownError, ShutdownReport, StartError,
-    StoreConfig, WriteRefusal, core::Core, open,
+    StoreConfig, WriteRefusal, core::Core, ha::Replica, open,
 };
 
 /// The store. Clones share it; when the last one goes without a [`Store::shutdown`], the next start has to recover.
@@ -207,6 +207,12 @@ impl Store {
     /// Next offset to deliver by delay level.
     pub fn delay_offsets(&self) -> BTreeMap<i32, i64> {
         self.core().delay.get()
+    }
+
+    /// The replicas that are connected and have said how far they are.
+    pub fn replicas(&self) -> Vec<Replica> {
+        let core = self.core();
+        core.replicas.list(core.log.max())
     }
 
     /// The store's figures.

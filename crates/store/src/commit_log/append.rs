@@ -124,6 +124,7 @@ impl CommitLog {
             .map_err(AppendError::Io)?;
         writer.publish((at + len) as usize);
         self.max.store(physical + len, Ordering::Release);
+        self.whole.store(physical + len, Ordering::Release);
         self.last_time.store(store_timestamp, Ordering::Release);
         if counted {
             queue.set_next_put(first + records.starts.len() as i64);
@@ -155,22 +156,21 @@ impl CommitLog {
                     }
                     writer.publish(size as usize);
                     self.max.store(segment.limit(), Ordering::Release);
+                    self.whole.store(segment.limit(), Ordering::Release);
                 }
                 segment.limit()
             }
         };
         let (segment, writer) = self.prealloc.take(next).map_err(AppendError::NoFile)?;
         self.segments.push(segment.clone());
-        *writing = Writing {
-            current: Some((segment, writer)),
-            populated: WINDOW,
-            asked: false,
-        };
+        writing.current = Some((segment, writer));
+        writing.populated = WINDOW;
+        writing.asked = false;
         Ok(())
     }
 
     /// Has the next pages and the next file made in time.
-    fn look_ahead(
+    pub(super) fn look_ahead(
         &self,
         writing: &mut Writing,
         end: u64,

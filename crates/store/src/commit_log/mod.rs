@@ -8,6 +8,7 @@
 //! `flushed ≤ max`, and what is below `max` never changes. One thread at a time appends, under the put lock.
 
 mod append;
+mod raw;
 mod read;
 mod recover;
 mod scan;
@@ -24,6 +25,7 @@ use std::{
 use parking_lot::Mutex;
 
 pub(crate) use append::{AppendError, Encoded};
+pub(crate) use raw::RawError;
 pub(crate) use recover::{LogFile, first_store_time, list, log_files, settle};
 pub(crate) use scan::{Scan, Visit, scan};
 
@@ -41,6 +43,8 @@ pub(crate) struct CommitLog {
     clock: Clock,
     /// Log offset after the last record.
     max: AtomicU64,
+    /// Log offset after the last whole record: on a slave the last one may have come in part.
+    whole: AtomicU64,
     /// Everything below is on the disk.
     flushed: AtomicU64,
     one_flush: Mutex<()>,
@@ -57,6 +61,8 @@ struct Writing {
     populated: u64,
     /// The next file was asked for.
     asked: bool,
+    /// On a slave: where the entries begin that came.
+    boundaries: raw::Boundaries,
 }
 
 impl CommitLog {
@@ -79,9 +85,11 @@ impl CommitLog {
                 current,
                 populated: 0,
                 asked: false,
+                boundaries: raw::Boundaries::at(max),
             }),
             clock,
             max: AtomicU64::new(max),
+            whole: AtomicU64::new(max),
             flushed: AtomicU64::new(flushed.min(max)),
             one_flush: Mutex::new(()),
             last_time: AtomicI64::new(last_time),
@@ -99,6 +107,16 @@ impl CommitLog {
     /// Log offset after the last record.
     pub(crate) fn max(&self) -> i64 {
         self.max.load(Ordering::Acquire) as i64
+    }
+
+    /// Log offset after the last whole record.
+    pub(crate) fn whole(&self) -> i64 {
+        self.whole.load(Ordering::Acquire) as i64
+    }
+
+    /// Notes the store time of a record that a master stored.
+    pub(crate) fn note_time(&self, time: i64) {
+        self.last_time.store(time, Ordering::Release);
     }
 
     /// Everything below is on the disk.

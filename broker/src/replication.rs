@@ -1,0 +1,251 @@
+//! Replication as this broker's part in its group: a master serves its log one above its port, a slave follows
+//! its master and copies its tables.
+//!
+//! The log goes over the link of [`ferromq_store::ha`]. Topics, groups, consumers' progress and the progress of delayed
+//! messages are asked for over the ordinary protocol. Progress is merged by its maximum, so that neither a
+//! master that was restarted nor a late answer takes back what a consumer has done.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use ferromq_protocol::body::{
+    ConsumerOffsetTable, DelayOffsetTable, SubscriptionGroupTable, TopicConfigTable,
+};
+use ferromq_protocol::code::{request, response};
+use ferromq_protocol::{Command, fastjson};
+use ferromq_remoting::{CallError, Client, split_addr};
+use ferromq_store::ha::{Master, Options, Slave};
+use ferromq_store::json_table::{self, TableError};
+use serde::de::DeserializeOwned;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{BrokerSettings, host_port};
+use crate::core::Core;
+
+/// How long the master has for each answer.
+const ANSWER: Duration = Duration::from_secs(3);
+/// A shorter address than this is none; peers take it as unset.
+const SHORTEST_ADDRESS: usize = 6;
+
+/// Why a table was not copied.
+#[derive(Debug, thiserror::Error)]
+enum CopyError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the master refused request {code} with {answer}: {remark}")]
+    Refused { code: i32, answer: i32, remark: String },
+    #[error("the master's answer to {code} was not understood: {reason}")]
+    Answer { code: i32, reason: String },
+    #[error(transparent)]
+    Save(#[from] TableError),
+    #[error("a worker thread failed: {0}")]
+    Worker(#[from] tokio::task::JoinError),
+}
+
+pub(crate) fn options(settings: &BrokerSettings) -> Options {
+    Options {
+        heartbeat: Duration::from_millis(settings.ha_send_heartbeat_interval),
+        housekeeping: Duration::from_millis(settings.ha_housekeeping_interval),
+        batch: settings.ha_transfer_batch_size,
+        retry: Duration::from_millis(settings.ha_reconnect_interval),
+        ..Options::default()
+    }
+}
+
+/// The master's replication address that the settings name, if they do.
+pub(crate) fn configured_master(settings: &BrokerSettings) -> Option<String> {
+    let address = settings.ha_master_address.trim();
+    (address.len() >= SHORTEST_ADDRESS).then(|| address.to_owned())
+}
+
+/// Listens for slaves one above the port.
+pub(crate) async fn serve(
+    core: &Arc<Core>,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let settings = core.settings();
+    let Some(port) = settings.listen_port.checked_add(1) else {
+        tracing::warn!("listenPort is 65535: there is no port above it for slaves");
+        return Ok(());
+    };
+    let address = SocketAddr::new(settings.bind()?, port);
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!("cannot listen on {address} for slaves; free the port, or choose another listenPort")
+    })?;
+    let master = Arc::new(Master::new(core.store.clone(), options(&settings)));
+    tasks.spawn(master.run(listener, stop.clone()));
+    Ok(())
+}
+
+/// Follows the master and copies its tables.
+pub(crate) fn follow(
+    core: &Arc<Core>,
+    slave: Slave,
+    client: Client,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) {
+    tasks.spawn(slave.run(core.registrar.ha_master(), stop.clone()));
+    tasks.spawn(copy_tables(core.clone(), client, stop.clone()));
+}
+
+async fn copy_tables(core: Arc<Core>, client: Client, stop: CancellationToken) {
+    let settings = core.settings();
+    let first = Duration::from_millis(settings.slave_sync_first_delay);
+    let every = Duration::from_millis(settings.slave_sync_interval);
+    let mut ticks = interval_at(Instant::now() + first, every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut tables = Tables {
+        core,
+        client,
+        delays: Bytes::new(),
+    };
+    let mut failing = false;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        let Some(master) = tables.master() else { continue };
+        let copied = tokio::select! {
+            () = stop.cancelled() => return,
+            copied = tables.copy(&master) => copied,
+        };
+        match copied {
+            Ok(()) => failing = false,
+            Err(error) => {
+                if !failing {
+                    tracing::warn!(master, %error, "the master's tables could not be copied; trying again");
+                }
+                failing = true;
+            }
+        }
+    }
+}
+
+struct Tables {
+    core: Arc<Core>,
+    client: Client,
+    /// The progress of delayed messages as it was last written.
+    delays: Bytes,
+}
+
+impl Tables {
+    /// Where the master serves clients: as the name server says, else the port below its replication port.
+    fn master(&self) -> Option<String> {
+        self.core.registrar.master().or_else(|| {
+            let address = configured_master(&self.core.settings())?;
+            let (host, port) = split_addr(&address).ok()?;
+            Some(host_port(host, port.checked_sub(1)?))
+        })
+    }
+
+    async fn ask(&self, address: &str, code: i32) -> Result<Bytes, CopyError> {
+        let answer = self.client.call(address, Command::request(code), ANSWER).await?;
+        if answer.code != response::SUCCESS {
+            return Err(CopyError::Refused {
+                code,
+                answer: answer.code,
+                remark: answer.remark.unwrap_or_default(),
+            });
+        }
+        Ok(answer.body)
+    }
+
+    /// Each table on its own: one that fails keeps no other back. The first failure is told.
+    async fn copy(&mut self, master: &str) -> Result<(), CopyError> {
+        let topics = self.topics(master).await;
+        let offsets = self.offsets(master).await;
+        let delays = self.delays(master).await;
+        let groups = self.groups(master).await;
+        topics.and(offsets).and(delays).and(groups)
+    }
+
+    async fn topics(&self, master: &str) -> Result<(), CopyError> {
+        let code = request::GET_ALL_TOPIC_CONFIG;
+        // The second port, where ordinary clients are not in the way, if it can be reached.
+        let quiet = split_addr(master)
+            .ok()
+            .and_then(|(host, port)| Some(host_port(host, port.checked_sub(2)?)));
+        let mut body: Option<Bytes> = None;
+        if let Some(quiet) = quiet {
+            body = self.ask(&quiet, code).await.ok();
+        }
+        let body = match body {
+            Some(body) => body,
+            None => self.ask(master, code).await?,
+        };
+        let table: TopicConfigTable = parse(code, &body)?;
+        if table.data_version == self.core.topics.version() {
+            return Ok(());
+        }
+        tracing::info!(
+            topics = table.topic_config_table.len(),
+            "taking over the master's topics"
+        );
+        self.core.topics.replace(table);
+        self.core.registrar.changed();
+        self.save(Core::save_topics).await
+    }
+
+    async fn offsets(&self, master: &str) -> Result<(), CopyError> {
+        let code = request::GET_ALL_CONSUMER_OFFSET;
+        let table: ConsumerOffsetTable = parse(code, &self.ask(master, code).await?)?;
+        for (key, queues) in table.offset_table {
+            let Some((topic, group)) = key.split_once('@') else {
+                continue;
+            };
+            for (queue, offset) in queues {
+                self.core.offsets.advance(group, topic, queue, offset);
+            }
+        }
+        self.save(Core::save_offsets).await
+    }
+
+    async fn delays(&mut self, master: &str) -> Result<(), CopyError> {
+        let code = request::GET_ALL_DELAY_OFFSET;
+        let body = self.ask(master, code).await?;
+        let _: DelayOffsetTable = parse(code, &body)?;
+        if body == self.delays {
+            return Ok(());
+        }
+        let (file, text) = (
+            self.core.store.config().config_file("delayOffset.json"),
+            body.clone(),
+        );
+        let write = move || json_table::save_durably(&file, &text);
+        self.core.tasks.spawn_blocking(write).await??;
+        self.delays = body;
+        Ok(())
+    }
+
+    async fn groups(&self, master: &str) -> Result<(), CopyError> {
+        let code = request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG;
+        let table: SubscriptionGroupTable = parse(code, &self.ask(master, code).await?)?;
+        if !self.core.groups.replace(table) {
+            return Ok(());
+        }
+        tracing::info!("taking over the master's consumer groups");
+        self.save(Core::save_groups).await
+    }
+
+    async fn save(&self, save: fn(&Core) -> Result<(), TableError>) -> Result<(), CopyError> {
+        let core = self.core.clone();
+        self.core.tasks.spawn_blocking(move || save(&core)).await??;
+        Ok(())
+    }
+}
+
+fn parse<T: DeserializeOwned>(code: i32, body: &[u8]) -> Result<T, CopyError> {
+    fastjson::from_slice(body).map_err(|error| CopyError::Answer {
+        code,
+        reason: error.to_string(),
+    })
+}
