@@ -308,6 +308,19 @@ async fn played(master: &Node, end: i64) -> (DuplexStream, JoinHandle<LinkError>
     (ours, serving)
 }
 
+/// Reads what the master sends until the log's `end` has come.
+async fn receive(stream: &mut DuplexStream, end: i64) {
+    let mut buffer = bytes::BytesMut::new();
+    loop {
+        while let Some(frame) = wire::take(&mut buffer).unwrap() {
+            if frame.offset + frame.body.len() as i64 == end {
+                return;
+            }
+        }
+        assert!(stream.read_buf(&mut buffer).await.unwrap() > 0);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_synchronous_master_waits_for_one_slave() {
     let master = sync_master(60_000);
@@ -318,6 +331,7 @@ async fn a_synchronous_master_waits_for_one_slave() {
     let waiting = put(b"held back");
     let end = master.end();
     assert_eq!(waiting.ack.ready(), None);
+    receive(&mut slow, end).await;
     slow.write_all(&wire::report(end - 1)).await.unwrap();
     until("the report is heard", || {
         master.store.replicas()[0].ack_offset == end - 1
