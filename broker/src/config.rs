@@ -180,20 +180,15 @@ settings! {
         broker_role: String = "ASYNC_MASTER".to_owned(), "brokerRole", important: true;
         /// The master's replication address, `host:port`, for a slave. Empty: what the name servers say.
         ha_master_address: String = String::new(), "haMasterAddress";
-        /// A side of a replication link that had nothing to write for this long writes a heartbeat.
-        ha_send_heartbeat_interval: u64 = 5_000, "haSendHeartbeatInterval", range: 10..=3_600_000, unit: "ms";
+        /// A side of a replication link that had nothing to write for this long (10 ms at least) writes a heartbeat. It paces a slave: that
+        /// connects again after as long, and copies its master's tables after three fifths of it, then each second time.
+        ha_send_heartbeat_interval: u64 = 5_000, "haSendHeartbeatInterval", range: 0..=2_147_483_647, unit: "ms";
         /// A side of a replication link that hears nothing for this long closes it.
-        ha_housekeeping_interval: u64 = 20_000, "haHousekeepingInterval", range: 10..=3_600_000, unit: "ms";
-        /// The most bytes of the log that a master sends at a time.
-        ha_transfer_batch_size: usize = 32_768, "haTransferBatchSize", range: 1..=4_194_292, unit: "bytes";
+        ha_housekeeping_interval: u64 = 20_000, "haHousekeepingInterval", range: 0..=2_147_483_647, unit: "ms";
+        /// The most bytes of the log that a master sends at a time; taken as 1 at least and 4 194 292 at most.
+        ha_transfer_batch_size: usize = 32_768, "haTransferBatchSize", range: 0..=2_147_483_647, unit: "bytes";
         /// A slave that lacks this much of the log is not waited for.
-        ha_slave_fallbehind_max: i64 = 268_435_456, "haSlaveFallbehindMax", range: 1..=i64::MAX, unit: "bytes";
-        /// Pause of a slave before it connects to its master again.
-        ha_reconnect_interval: u64 = 5_000, "haReconnectInterval", range: 10..=3_600_000, unit: "ms";
-        /// How long after its start a slave first copies its master's tables.
-        slave_sync_first_delay: u64 = 3_000, "slaveSyncFirstDelay", range: 0..=3_600_000, unit: "ms";
-        /// How often a slave copies its master's tables.
-        slave_sync_interval: u64 = 10_000, "slaveSyncInterval", range: 10..=3_600_000, unit: "ms";
+        ha_slave_fallbehind_max: i64 = 268_435_456, "haSlaveFallbehindMax", range: 0..=i64::MAX, unit: "bytes";
         /// Delays by level, from 1.
         message_delay_level: String = DelayLevels::DEFAULT.to_owned(), "messageDelayLevel";
         /// How often the progress of delayed messages is saved.

@@ -33,6 +33,9 @@ const ANSWER: Duration = Duration::from_secs(3);
 /// A shorter address than this is none; peers take it as unset.
 const SHORTEST_ADDRESS: usize = 6;
 
+/// Nothing is repeated more often.
+const SHORTEST_PACE: Duration = Duration::from_millis(10);
+
 /// Why a table was not copied.
 #[derive(Debug, thiserror::Error)]
 enum CopyError {
@@ -48,12 +51,16 @@ enum CopyError {
     Worker(#[from] tokio::task::JoinError),
 }
 
+fn pace(settings: &BrokerSettings) -> Duration {
+    Duration::from_millis(settings.ha_send_heartbeat_interval).max(SHORTEST_PACE)
+}
+
 pub(crate) fn options(settings: &BrokerSettings) -> Options {
     Options {
-        heartbeat: Duration::from_millis(settings.ha_send_heartbeat_interval),
-        housekeeping: Duration::from_millis(settings.ha_housekeeping_interval),
+        heartbeat: pace(settings),
+        housekeeping: Duration::from_millis(settings.ha_housekeeping_interval).max(SHORTEST_PACE),
         batch: settings.ha_transfer_batch_size,
-        retry: Duration::from_millis(settings.ha_reconnect_interval),
+        retry: pace(settings),
         ..Options::default()
     }
 }
@@ -98,8 +105,9 @@ pub(crate) fn follow(
 
 async fn copy_tables(core: Arc<Core>, client: Client, stop: CancellationToken) {
     let settings = core.settings();
-    let first = Duration::from_millis(settings.slave_sync_first_delay);
-    let every = Duration::from_millis(settings.slave_sync_interval);
+    // By default 3 s and 10 s.
+    let pace = pace(&settings);
+    let (first, every) = (pace * 3 / 5, pace * 2);
     let mut ticks = interval_at(Instant::now() + first, every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut tables = Tables {

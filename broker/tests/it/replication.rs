@@ -21,9 +21,7 @@ use crate::support::{LONG, Peer, Rig, eventually, free_port, send_command};
 fn slave(settings: &mut BrokerSettings) {
     "SLAVE".clone_into(&mut settings.broker_role);
     settings.broker_id = 1;
-    settings.slave_sync_first_delay = 0;
-    settings.slave_sync_interval = 50;
-    settings.ha_reconnect_interval = 50;
+    settings.ha_send_heartbeat_interval = 50;
     settings.complete().unwrap();
 }
 
@@ -203,8 +201,7 @@ async fn what_a_synchronous_master_acknowledged_is_on_the_slave_after_kill_9() {
     let mut master = Process::start(dir_a.path(), port_a, "brokerRole=SYNC_MASTER\n", &[]);
     master.started();
     let more = format!(
-        "brokerRole=SLAVE\nbrokerId=1\nhaMasterAddress=127.0.0.1:{}\nhaReconnectInterval=50\n\
-         slaveSyncFirstDelay=0\nslaveSyncInterval=50\n",
+        "brokerRole=SLAVE\nbrokerId=1\nhaMasterAddress=127.0.0.1:{}\nhaSendHeartbeatInterval=50\n",
         port_a + 1
     );
     let mut slave = Process::start(dir_b.path(), port_b, &more, &[]);
