@@ -13,6 +13,9 @@ use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
+/// Between two tries of what failed.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Times in microseconds from 1 µs to 1 h, to three digits.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("bounds that the constructor takes")

@@ -6,12 +6,14 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use ferromq_client::{GroupConsumer, GroupConsumerConfig, PullRequest, ReceivedMessage, StartFrom};
+use ferromq_client::{
+    Client, ClientError, GroupConsumer, GroupConsumerConfig, PullRequest, ReceivedMessage, StartFrom,
+};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::ledger::Ledger;
-use super::{Progress, Times, histogram, payload, rate, record, rounded};
+use super::{PAUSE, Progress, Times, histogram, payload, rate, record, rounded};
 use crate::cli::BenchReceive;
 use crate::context::Context;
 use crate::output;
@@ -81,7 +83,7 @@ pub(crate) async fn run(cx: &Context, args: BenchReceive) -> anyhow::Result<()> 
     let config = GroupConsumerConfig::new(&args.group, &args.topic)
         .with_start(start)
         .with_pull(pull);
-    let mut consumer = GroupConsumer::start(&client, config).await?;
+    let mut consumer = start_consumer(&client, config, args.idle).await?;
     let started = Instant::now();
     let mut progress = Progress::new("received", tally.expected.distinct());
     let mut last_new = Instant::now();
@@ -109,6 +111,23 @@ pub(crate) async fn run(cx: &Context, args: BenchReceive) -> anyhow::Result<()> 
     }
     client.shutdown().await;
     report(&args, &tally, seconds)
+}
+
+/// Starts the consumer. A name server or broker that does not answer yet is waited for as long as a silent one.
+async fn start_consumer(
+    client: &Client,
+    config: GroupConsumerConfig,
+    patience: Duration,
+) -> Result<GroupConsumer, ClientError> {
+    let give_up = Instant::now() + patience;
+    loop {
+        match GroupConsumer::start(client, config.clone()).await {
+            Err(error) if error.is_unreachable() && Instant::now() < give_up => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            ended => return ended,
+        }
+    }
 }
 
 fn report(args: &BenchReceive, tally: &Tally, seconds: f64) -> anyhow::Result<()> {

@@ -17,12 +17,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::ledger::Ledger;
-use super::{Progress, Times, histogram, payload, rate, record, rounded};
+use super::{PAUSE, Progress, Times, histogram, payload, rate, record, rounded};
 use crate::cli::BenchSend;
 use crate::context::Context;
 use crate::output;
-
-const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Serialize)]
 struct Report<'a> {

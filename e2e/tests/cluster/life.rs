@@ -3,7 +3,9 @@
 
 use std::process::Command;
 
-use crate::support::{Namespace, broker_cluster, ferroctl, in_cluster, root, run, same, text, topic};
+use crate::support::{
+    Namespace, broker_cluster, ferroctl, in_cluster, root, run, same, text, topic, wait_reachable,
+};
 
 /// The suite's cases that make sense whatever the number of broker groups; some others count the messages of one queue.
 const CASES: &[&str] = &[
@@ -77,6 +79,9 @@ fn the_official_client_loses_nothing_while_every_broker_pod_is_replaced() {
         &ferroctl(&name_server, &["topic", "route", "declared"]),
         &route,
     );
+    for broker in route["brokerDatas"].as_array().expect("a route has brokers") {
+        wait_reachable(text(broker, "/brokerAddrs/0"));
+    }
     // A fresh group reads everything again, and each message id given before the restarts still resolves.
     run(&mut java(&name_server, &["verify-phase", "--ledger", path]));
     std::fs::remove_file(ledger).expect("remove the ledger");

@@ -94,6 +94,20 @@ fn ferroctl_command(name_server: &str, args: &[&str]) -> Command {
     in_cluster(&line)
 }
 
+/// Waits until a Service's address takes connections: a node learns of a ready pod a moment after the API server.
+pub(crate) fn wait_reachable(address: &str) {
+    let (ip, port) = address.split_once(':').expect("IP:PORT");
+    let connect = format!("exec 3<>/dev/tcp/{ip}/{port}");
+    wait_for(&format!("{address} to take connections"), || {
+        let tried = output(&mut in_cluster(&["bash", "-c", &connect]));
+        if tried.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&tried.stderr).into_owned())
+        }
+    });
+}
+
 /// A namespace that lives as long as the value.
 #[derive(Debug)]
 pub(crate) struct Namespace(pub(crate) String);
@@ -133,10 +147,12 @@ impl Namespace {
         })
     }
 
-    /// The cluster IP and port of a BrokerCluster's name server Service.
+    /// The cluster IP and port of a BrokerCluster's name server Service, once they answer.
     pub(crate) fn name_server(&self, cluster: &str) -> String {
         let service = self.json(&["service", &format!("{cluster}-namesrv")]);
-        format!("{}:9876", text(&service, "/spec/clusterIP"))
+        let address = format!("{}:9876", text(&service, "/spec/clusterIP"));
+        wait_reachable(&address);
+        address
     }
 
     /// Deletes a pod and waits until another one of that name is ready.
