@@ -75,6 +75,14 @@ e2e-kind: ## the demo, on kind where a container engine answers
 	@e2e/demo.sh up
 	e2e/demo.sh down
 
+.PHONY: bench-brokers
+bench-brokers: ## our broker beside Java's in one run: CPU, memory, system calls; wants a quiet machine
+	@e2e/java/build.sh
+	cargo build --release -p ferromq-broker -p ferromq-namesrv -p ferroctl
+	FERROMQ_BIN_DIR=$(CURDIR)/target/release \
+		JAVA_HEAP=4g JAVA_FLAGS="-XX:+UseG1GC -XX:MaxDirectMemorySize=2g" \
+		cargo bench -p ferromq-e2e --features interop --bench brokers
+
 .PHONY: fmt
 fmt: ## format the code
 	cargo fmt --all

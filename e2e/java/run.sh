@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs one of the Java programs: run.sh client|admin|peer|store-reader|golden ARGUMENTS...
-# The shell is replaced by the JVM, so that whoever starts this holds the JVM itself. JAVA_HEAP (default 256m).
+# The shell is replaced by the JVM, so that whoever starts this holds the JVM itself. JAVA_HEAP (default 256m);
+# JAVA_FLAGS replaces the flags that make a JVM start soon, for measurements of one that is to run fast.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 case ${1:-} in
@@ -19,7 +20,8 @@ shift
   echo "run.sh: $module is not built; run $here/build.sh first" >&2
   exit 2
 }
-exec java "-Xmx${JAVA_HEAP:-256m}" -Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto \
+read -ra flags <<<"${JAVA_FLAGS:--Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto}"
+exec java "-Xmx${JAVA_HEAP:-256m}" "${flags[@]}" \
   --add-opens java.base/java.nio=ALL-UNNAMED --add-opens java.base/sun.nio.ch=ALL-UNNAMED \
   --add-opens java.base/jdk.internal.ref=ALL-UNNAMED \
   -cp "$here/$module/target/classes:$here/$module/target/lib/*" "$main" "$@"

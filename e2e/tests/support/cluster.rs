@@ -17,7 +17,7 @@ pub(crate) enum Kind {
 }
 
 /// One of our binaries: in `FERROMQ_BIN_DIR`, else next to this test.
-fn binary(name: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn binary(name: &str) -> anyhow::Result<PathBuf> {
     let dir = match std::env::var_os("FERROMQ_BIN_DIR") {
         Some(dir) => PathBuf::from(dir),
         None => std::env::current_exe()?

@@ -40,6 +40,12 @@ impl Process {
         })
     }
 
+    /// Its process id.
+    #[allow(dead_code, reason = "the tests have no use for it, the benchmarks have")]
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it wrote to standard output so far.
     pub(crate) fn output(&self) -> String {
         read(&self.stdout)
@@ -99,7 +105,8 @@ impl Process {
         Ok(())
     }
 
-    fn signal(&mut self, signal: Signal) -> anyhow::Result<()> {
+    /// Sends a signal; an error when the process has ended.
+    pub(crate) fn signal(&mut self, signal: Signal) -> anyhow::Result<()> {
         if let Some(status) = self.try_wait()? {
             anyhow::bail!("{} has already ended with {status}", self.name);
         }
