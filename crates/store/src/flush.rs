@@ -22,6 +22,9 @@ use crate::{
 };
 
 const PAGE: i64 = 4096;
+/// How long the thread that watches deadlines stays awake after the last append that it knew of. As long as appends come
+/// more often, none of them has to wake it.
+const LINGER: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 struct Waiting {
@@ -40,6 +43,8 @@ pub(crate) struct GroupCommit {
     /// What all end with once there's nothing to wait for.
     lost: PutStatus,
     waiting: Mutex<VecDeque<Waiting>>,
+    /// Whether the thread that watches deadlines has to be woken for the next append. Changed under the lock above.
+    watcher_sleeps: AtomicBool,
     first: Condvar,
     failed: AtomicBool,
 }
@@ -56,6 +61,7 @@ impl GroupCommit {
             late,
             lost,
             waiting: Mutex::default(),
+            watcher_sleeps: AtomicBool::default(),
             first: Condvar::default(),
             failed: AtomicBool::default(),
         }
@@ -68,15 +74,15 @@ impl GroupCommit {
         if self.failed.load(Ordering::Acquire) {
             return Ack::done(self.lost);
         }
-        let first = waiting.is_empty();
         waiting.push_back(Waiting {
             end,
             deadline: Instant::now() + patience,
             cell: cell.clone(),
             then,
         });
+        let wake = self.watcher_sleeps.swap(false, Ordering::Relaxed);
         drop(waiting);
-        if first {
+        if wake {
             self.first.notify_one();
         }
         Ack::waiting(cell)
@@ -118,10 +124,21 @@ impl GroupCommit {
     /// Completes what is overdue, and waits for the next deadline.
     pub(crate) fn watch(&self, stop: impl Fn() -> bool) {
         let mut waiting = self.waiting.lock();
+        let mut quiet = false;
         while !stop() {
             let now = Instant::now();
-            match waiting.front().map(|w| w.deadline) {
-                None => self.first.wait(&mut waiting),
+            let next = waiting.front().map(|w| w.deadline);
+            if next.is_some() {
+                quiet = false;
+            }
+            match next {
+                None if quiet => {
+                    self.watcher_sleeps.store(true, Ordering::Relaxed);
+                    self.first.wait(&mut waiting);
+                    self.watcher_sleeps.store(false, Ordering::Relaxed);
+                    quiet = false;
+                }
+                None => quiet = self.first.wait_for(&mut waiting, LINGER).timed_out(),
                 Some(deadline) if deadline <= now => {
                     if let Some(w) = waiting.pop_front() {
                         w.cell.complete(self.late);

@@ -19,6 +19,8 @@ use crate::{
 
 const RETRY: Duration = Duration::from_secs(1);
 const TRIES: u32 = 30;
+/// How long appends are gathered after some were dispatched; less than anyone who waits for a message notices.
+const GATHER: Duration = Duration::from_micros(100);
 
 impl Core {
     /// Dispatches what the log has beyond what the queues have.
@@ -111,6 +113,8 @@ impl Core {
             if self.closing.load(Ordering::Acquire) && self.dispatched() >= self.log.whole() {
                 return;
             }
+            // What comes while appends are frequent is gathered, instead of one wake-up for each of them.
+            std::thread::sleep(GATHER);
             self.reput_signal.wait(Duration::from_secs(10), || {
                 self.dispatched() < self.log.whole()
                     || self.stopping()
