@@ -15,7 +15,10 @@ use ferromq_daemon::http::Http;
 use ferromq_daemon::limits;
 use ferromq_daemon::logging::Handle;
 use ferromq_protocol::body::{ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable};
-use ferromq_remoting::{Client, ClientConfig, Conn, ConnEvents, Dispatch, Limits, Server, ServerConfig};
+use ferromq_remoting::{
+    Client, ClientConfig, ClientTls, Conn, ConnEvents, Dispatch, Limits, Server, ServerConfig, ServerTls,
+    TlsSettings,
+};
 use ferromq_store::ha::Slave;
 use ferromq_store::{BrokerRole, Hooks, Progress, Store, StoreConfig};
 use parking_lot::RwLock;
@@ -80,6 +83,12 @@ struct Tasks {
     failed: CancellationToken,
 }
 
+/// Encryption of what comes in and of what goes out.
+struct Tls {
+    server: Option<ServerTls>,
+    client: Option<ClientTls>,
+}
+
 /// Tells the client table of closed connections.
 struct Clients(Arc<Core>);
 
@@ -104,8 +113,20 @@ impl Broker {
     /// # Errors
     /// As [`Broker::start`].
     pub async fn start_logged(settings: BrokerSettings, log: Option<Handle>) -> anyhow::Result<Running> {
+        Self::start_with(settings, log, TlsSettings::default()).await
+    }
+
+    /// The same, with settings of TLS.
+    ///
+    /// # Errors
+    /// As [`Broker::start`]; and a certificate or key cannot be used.
+    pub async fn start_with(
+        settings: BrokerSettings,
+        log: Option<Handle>,
+        tls: TlsSettings,
+    ) -> anyhow::Result<Running> {
         let tasks = Tasks::default();
-        match start(settings, log, &tasks).await {
+        match start(settings, log, &tls, &tasks).await {
             Ok(started) => Ok(started.running(tasks)),
             Err(error) => {
                 tasks.house_stop.cancel();
@@ -177,7 +198,16 @@ async fn identity(settings: &BrokerSettings) -> anyhow::Result<Identity> {
     })
 }
 
-async fn start(settings: BrokerSettings, log: Option<Handle>, tasks: &Tasks) -> anyhow::Result<Started> {
+async fn start(
+    settings: BrokerSettings,
+    log: Option<Handle>,
+    tls: &TlsSettings,
+    tasks: &Tasks,
+) -> anyhow::Result<Started> {
+    let tls = Tls {
+        server: ServerTls::new(tls)?,
+        client: tls.outgoing().then(|| ClientTls::new(&tls.client)).transpose()?,
+    };
     let identity = identity(&settings).await?;
     tracing::info!(
         broker = identity.name,
@@ -221,6 +251,7 @@ async fn start(settings: BrokerSettings, log: Option<Handle>, tasks: &Tasks) -> 
             serve(
                 settings,
                 log,
+                tls,
                 identity,
                 pages,
                 gate,
@@ -248,6 +279,7 @@ async fn start(settings: BrokerSettings, log: Option<Handle>, tasks: &Tasks) -> 
 async fn serve(
     settings: BrokerSettings,
     log: Option<Handle>,
+    tls: Tls,
     identity: Identity,
     pages: Arc<Pages>,
     gate: Arc<WriteGate>,
@@ -262,7 +294,13 @@ async fn serve(
     let (files, topics, groups, offsets) = load_tables(&settings, &identity, now)?;
     let topics = Arc::new(topics);
     let shared: SharedSettings = Arc::new(RwLock::new(Arc::new(settings)));
-    let client = Client::new(ClientConfig::default(), Dispatch::none());
+    let client = Client::new(
+        ClientConfig {
+            tls: tls.client,
+            ..ClientConfig::default()
+        },
+        Dispatch::none(),
+    );
     let registrar = Arc::new(Registrar::new(
         identity.clone(),
         names,
@@ -304,7 +342,7 @@ async fn serve(
     if slave.is_none() {
         replication::serve(&core, &tasks.ha, &tasks.ha_stop).await?;
     }
-    let local = listen(&core, tasks, deadline)?;
+    let local = listen(&core, tls.server.as_ref(), tasks, deadline)?;
     tasks
         .house
         .spawn(notice::run(core.clone(), tasks.house_stop.clone()));
@@ -376,7 +414,12 @@ fn load_tables(settings: &BrokerSettings, identity: &Identity, now: i64) -> anyh
 }
 
 /// Listens on the port and on the one two below it.
-fn listen(core: &Arc<Core>, tasks: &Tasks, deadline: Duration) -> anyhow::Result<SocketAddr> {
+fn listen(
+    core: &Arc<Core>,
+    tls: Option<&ServerTls>,
+    tasks: &Tasks,
+    deadline: Duration,
+) -> anyhow::Result<SocketAddr> {
     let settings = core.settings();
     let (ip, port) = (settings.bind()?, settings.listen_port);
     let dispatch = processor::dispatch(core);
@@ -389,6 +432,7 @@ fn listen(core: &Arc<Core>, tasks: &Tasks, deadline: Duration) -> anyhow::Result
             idle: Duration::from_secs(settings.server_channel_max_idle_time_seconds),
             ..Limits::default()
         },
+        tls: tls.cloned(),
         backlog: settings.server_socket_backlog,
         drain: Duration::from_secs(5).min(deadline / 3),
     };
@@ -407,6 +451,9 @@ fn listen(core: &Arc<Core>, tasks: &Tasks, deadline: Duration) -> anyhow::Result
         )?);
     }
     let local = servers[0].local_addr();
+    if let Some(tls) = tls {
+        tasks.servers.spawn(tls.clone().watch(tasks.servers_stop.clone()));
+    }
     for server in servers {
         let (stop, failed) = (tasks.servers_stop.clone(), tasks.failed.clone());
         tasks.servers.spawn(async move {

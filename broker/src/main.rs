@@ -10,6 +10,7 @@ use ferromq_broker::{Broker, BrokerSettings};
 use ferromq_daemon::logging::{self, Format, Handle};
 use ferromq_daemon::{Action, Flag, Options, Program, shutdown};
 use ferromq_namesrv::{NameServer, NamesrvSettings};
+use ferromq_remoting::TlsSettings;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -44,6 +45,7 @@ fn run() -> anyhow::Result<bool> {
             return Ok(true);
         }
     };
+    let tls = TlsSettings::from_pairs(options.load_tls()?.iter()).context("impossible settings of TLS")?;
     let (settings, notes) = BrokerSettings::load(&options, std::env::var("NAMESRV_ADDR").ok())?;
     if options.print_all {
         print(&settings.to_properties().to_plain_text())?;
@@ -61,14 +63,19 @@ fn run() -> anyhow::Result<bool> {
         .thread_name("broker-io")
         .build()
         .context("start the runtime")?;
-    let clean = runtime.block_on(serve(&options, settings, log));
+    let clean = runtime.block_on(serve(&options, settings, log, tls));
     // A start that was given up may still be reading the log; nothing has to wait for that.
     runtime.shutdown_background();
     clean
 }
 
 /// Runs until a signal, or until a part that the broker needs has ended. Returns whether the stop was clean.
-async fn serve(options: &Options, mut settings: BrokerSettings, log: Handle) -> anyhow::Result<bool> {
+async fn serve(
+    options: &Options,
+    mut settings: BrokerSettings,
+    log: Handle,
+    tls: TlsSettings,
+) -> anyhow::Result<bool> {
     let (stop, ended, tasks) = (
         CancellationToken::new(),
         CancellationToken::new(),
@@ -76,7 +83,7 @@ async fn serve(options: &Options, mut settings: BrokerSettings, log: Handle) -> 
     );
     shutdown::on_signals(&tasks, stop.clone(), ended.clone()).context("listen for signals")?;
     let name_server = if options.flag("with-namesrv") {
-        let server = start_name_server(options, &settings)
+        let server = start_name_server(options, &settings, tls.clone())
             .await
             .context("start the name server")?;
         if settings.namesrv_addr.is_empty() {
@@ -88,7 +95,7 @@ async fn serve(options: &Options, mut settings: BrokerSettings, log: Handle) -> 
         None
     };
     let running = tokio::select! {
-        running = Broker::start_logged(settings, Some(log)) => running?,
+        running = Broker::start_with(settings, Some(log), tls) => running?,
         () = stop.cancelled() => {
             tracing::warn!("told to stop while starting; what was recovered so far is recovered again at the next start");
             return Ok(false);
@@ -120,6 +127,7 @@ fn announce(line: &str) {
 async fn start_name_server(
     options: &Options,
     settings: &BrokerSettings,
+    tls: TlsSettings,
 ) -> anyhow::Result<ferromq_namesrv::Running> {
     let mut own = NamesrvSettings {
         bind_address: settings.bind_address.clone(),
@@ -131,7 +139,7 @@ async fn start_name_server(
     let home = settings.root().join("namesrv");
     own.kv_config_path = home.join("kvConfig.json").display().to_string();
     own.config_store_path = home.join("namesrv.properties").display().to_string();
-    Ok(NameServer::start(own, None).await?)
+    Ok(NameServer::start_with(own, None, tls).await?)
 }
 
 /// Writes to standard output, which logs leave alone.

@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow};
 use ferromq_daemon::logging::{self, Format};
 use ferromq_daemon::{Action, Options, Program, shutdown};
 use ferromq_namesrv::{NameServer, NamesrvSettings};
+use ferromq_remoting::TlsSettings;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -45,6 +46,7 @@ fn start() -> anyhow::Result<()> {
     let notes = settings
         .apply(&options.load_config()?)
         .context("impossible settings")?;
+    let tls = TlsSettings::from_pairs(options.load_tls()?.iter()).context("impossible settings of TLS")?;
     if options.print_all {
         print!("{}", settings.to_properties().to_plain_text());
         return Ok(());
@@ -66,17 +68,17 @@ fn start() -> anyhow::Result<()> {
         .thread_name("namesrv")
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(serve(settings, log))
+    runtime.block_on(serve(settings, log, tls))
 }
 
-async fn serve(settings: NamesrvSettings, log: logging::Handle) -> anyhow::Result<()> {
+async fn serve(settings: NamesrvSettings, log: logging::Handle, tls: TlsSettings) -> anyhow::Result<()> {
     let (stop, ended, tasks) = (
         CancellationToken::new(),
         CancellationToken::new(),
         TaskTracker::new(),
     );
     shutdown::on_signals(&tasks, stop.clone(), ended.clone()).context("cannot listen for signals")?;
-    let running = NameServer::start(settings, Some(log)).await?;
+    let running = NameServer::start_with(settings, Some(log), tls).await?;
     tracing::info!(addr = %running.local_addr(), http = ?running.http_addr(), "the name server is up");
     println!("The Name Server boot success. serializeType=JSON");
     stop.cancelled().await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ferromq_daemon::http::{App, Http};
 use ferromq_daemon::{logging, metrics};
-use ferromq_remoting::{Limits, Server, ServerConfig, Stats};
+use ferromq_remoting::{Limits, Server, ServerConfig, ServerTls, Stats, TlsError, TlsSettings};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -34,6 +34,9 @@ pub enum StartError {
     /// The key-value configuration cannot be loaded.
     #[error("cannot load the key-value configuration: {0}")]
     KvConfig(#[source] io::Error),
+    /// A certificate or key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A port cannot be bound; the text names it.
     #[error(transparent)]
     Bind(io::Error),
@@ -105,6 +108,19 @@ impl NameServer {
         settings: NamesrvSettings,
         log: Option<logging::Handle>,
     ) -> Result<Running, StartError> {
+        Self::start_with(settings, log, TlsSettings::default()).await
+    }
+
+    /// The same, with settings of TLS.
+    ///
+    /// # Errors
+    /// As [`NameServer::start`]; and a certificate or key cannot be used.
+    pub async fn start_with(
+        settings: NamesrvSettings,
+        log: Option<logging::Handle>,
+        tls: TlsSettings,
+    ) -> Result<Running, StartError> {
+        let tls = ServerTls::new(&tls)?;
         let ip: IpAddr = settings
             .bind_address
             .trim()
@@ -116,6 +132,7 @@ impl NameServer {
                 idle: Duration::from_secs(settings.idle_seconds.into()),
                 ..Limits::default()
             },
+            tls: tls.clone(),
             backlog: settings.backlog,
             ..ServerConfig::default()
         };
@@ -137,6 +154,9 @@ impl NameServer {
             tasks.spawn(bound.run(Arc::new(pages), stop.clone()));
         }
         tasks.spawn(server.run(stop.clone()));
+        if let Some(tls) = tls {
+            tasks.spawn(tls.watch(stop.clone()));
+        }
         tasks.spawn(scan(Arc::clone(&core), stop.clone()));
         Ok(Running {
             local,

@@ -11,9 +11,12 @@
 //! high: default, environment and system property, file, command line.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::Properties;
+
+/// Where the settings of TLS are when nothing says otherwise.
+const TLS_FILE: &str = "/etc/rocketmq/tls.properties";
 
 /// A switch of one program.
 #[derive(Debug, Clone, Copy)]
@@ -143,6 +146,24 @@ impl Options {
             .filter(|list| !list.trim().is_empty())
     }
 
+    /// Everything said about TLS, under Java's names: `-Dtls.…`, and over it the file that `-Dtls.config.file`
+    /// names (default /etc/rocketmq/tls.properties, which need not exist).
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn load_tls(&self) -> std::io::Result<Properties> {
+        let mut all = Properties::new();
+        let given = self.defines.iter().filter(|(key, _)| key.starts_with("tls."));
+        given.for_each(|(key, value)| all.set(key.as_str(), value.as_str()));
+        let file = match self.define("tls.config.file") {
+            Some(file) => Properties::load(Path::new(file))?,
+            None if Path::new(TLS_FILE).exists() => Properties::load(Path::new(TLS_FILE))?,
+            None => return Ok(all),
+        };
+        file.iter().for_each(|(key, value)| all.set(key, value));
+        Ok(all)
+    }
+
     /// The file's properties, or none without `-c`.
     ///
     /// # Errors
@@ -264,6 +285,26 @@ mod tests {
             Some("env:1")
         );
         assert_eq!(run(&[]).default_namesrv(Some(" ".into())), None);
+    }
+
+    #[test]
+    fn the_tls_file_wins_over_defines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tls.properties");
+        std::fs::write(&path, "tls.server.certPath=/file\n").unwrap();
+        let file = format!("-Dtls.config.file={}", path.display());
+        let given = [
+            "-Dtls.server.certPath=/define",
+            "-Dtls.server.mode=enforcing",
+            "-Da=b",
+            &file,
+        ];
+        let all = run(&given).load_tls().unwrap();
+        assert_eq!(all.get("tls.server.certPath"), Some("/file"));
+        assert_eq!(all.get("tls.server.mode"), Some("enforcing"));
+        assert_eq!(all.get("a"), None);
+        let error = run(&["-Dtls.config.file=/no/such"]).load_tls().unwrap_err();
+        assert!(error.to_string().contains("/no/such"), "{error}");
     }
 
     #[test]

@@ -6,14 +6,17 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ferromq_protocol::command::Command;
 use parking_lot::Mutex;
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,7 +25,8 @@ use crate::dispatch::Dispatch;
 use crate::error::CallError;
 use crate::hook::RpcHook;
 use crate::server::{ConnEvents, Life, NoEvents, connect_any, serve};
-use crate::stats::Stats;
+use crate::stats::{self, Stats};
+use crate::tls::ClientTls;
 
 /// How a client connects.
 #[derive(Clone)]
@@ -31,6 +35,8 @@ pub struct ClientConfig {
     pub connect_timeout: Duration,
     /// Bounds of each connection.
     pub limits: Limits,
+    /// Encryption; `None`, the default: plain.
+    pub tls: Option<ClientTls>,
     /// Hooks that see each request before it is sent.
     pub hooks: Vec<Arc<dyn RpcHook>>,
     /// Hears of the client's connections.
@@ -42,6 +48,7 @@ impl fmt::Debug for ClientConfig {
         f.debug_struct("ClientConfig")
             .field("connect_timeout", &self.connect_timeout)
             .field("limits", &self.limits)
+            .field("tls", &self.tls.is_some())
             .field("hooks", &self.hooks.len())
             .finish_non_exhaustive()
     }
@@ -52,10 +59,17 @@ impl Default for ClientConfig {
         Self {
             connect_timeout: Duration::from_secs(3),
             limits: Limits::default(),
+            tls: None,
             hooks: Vec::new(),
             events: Arc::new(NoEvents),
         }
     }
+}
+
+/// A connection just made.
+enum Stream {
+    Plain(TcpStream),
+    Encrypted(Box<TlsStream<TcpStream>>),
 }
 
 type Attempt = watch::Receiver<Option<Result<Conn, CallError>>>;
@@ -288,7 +302,10 @@ impl Inner {
         // Only a weak hold while the connection lives: the last `Client` gone closes it.
         let weak = Arc::downgrade(&self);
         drop(self);
-        serve(stream, conn.clone(), dispatch, life).await;
+        match stream {
+            Stream::Plain(stream) => serve(stream, conn.clone(), dispatch, life).await,
+            Stream::Encrypted(stream) => serve(stream, conn.clone(), dispatch, life).await,
+        }
         if let Some(inner) = weak.upgrade() {
             let mut links = inner.links.lock();
             if matches!(links.get(&addr), Some(Link::Up(now)) if *now == conn) {
@@ -297,7 +314,7 @@ impl Inner {
         }
     }
 
-    async fn open(&self, addr: &str) -> Result<(tokio::net::TcpStream, Conn), CallError> {
+    async fn open(&self, addr: &str) -> Result<(Stream, Conn), CallError> {
         let (host, port) = split_addr(addr)?;
         let failed = |reason: String| CallError::Connect {
             addr: addr.to_owned(),
@@ -305,18 +322,26 @@ impl Inner {
         };
         let connected = timeout(self.config.connect_timeout, async {
             let addrs: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
-            connect_any(&addrs).await
+            let stream = connect_any(&addrs).await?;
+            let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+            let stream = match &self.config.tls {
+                None => Stream::Plain(stream),
+                Some(tls) => {
+                    let shaken = tls.connect(host, stream).await;
+                    let shaken = shaken.map_err(|e| io::Error::new(e.kind(), format!("no TLS: {e}")))?;
+                    Stream::Encrypted(Box::new(shaken))
+                }
+            };
+            Ok::<_, io::Error>((stream, peer, local))
         });
-        let stream = match connected.await {
-            Ok(Ok(stream)) => stream,
+        let (stream, peer, local) = match connected.await {
+            Ok(Ok(made)) => made,
             Ok(Err(error)) => return Err(failed(error.to_string())),
             Err(_) => {
                 let millis = self.config.connect_timeout.as_millis();
                 return Err(failed(format!("no connection within {millis} ms")));
             }
         };
-        let peer = stream.peer_addr().map_err(|e| failed(e.to_string()))?;
-        let local = stream.local_addr().map_err(|e| failed(e.to_string()))?;
         let conn = Conn::new(
             peer,
             local,
@@ -324,6 +349,10 @@ impl Inner {
             true,
             Arc::clone(&self.stats),
         );
+        if let Stream::Encrypted(_) = stream {
+            conn.set_tls();
+            stats::add(&self.stats.tls_opened, 1);
+        }
         Ok((stream, conn))
     }
 }

@@ -74,6 +74,7 @@ pub(crate) struct Inner {
     room: Notify,
     close_reason: OnceLock<Arc<str>>,
     draining: AtomicBool,
+    secure: AtomicBool,
     closed: CancellationToken,
     pending: Arc<Pending>,
     born: Instant,
@@ -134,6 +135,7 @@ impl Conn {
                 room: Notify::new(),
                 close_reason: OnceLock::new(),
                 draining: AtomicBool::new(false),
+                secure: AtomicBool::new(false),
                 closed: CancellationToken::new(),
                 pending: Arc::new(Pending::default()),
                 born: Instant::now(),
@@ -156,6 +158,11 @@ impl Conn {
     /// Our own address of this connection, folded likewise.
     pub fn local(&self) -> SocketAddr {
         self.inner.local
+    }
+
+    /// Whether it is encrypted.
+    pub fn is_tls(&self) -> bool {
+        self.inner.secure.load(Ordering::Relaxed)
     }
 
     /// False once closed or told to close.
@@ -351,6 +358,10 @@ impl Conn {
     pub(crate) fn drain(&self) {
         self.inner.draining.store(true, Ordering::Release);
         self.inner.waker.wake();
+    }
+
+    pub(crate) fn set_tls(&self) {
+        self.inner.secure.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_draining(&self) -> bool {

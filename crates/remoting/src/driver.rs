@@ -10,6 +10,7 @@
 //! * A malformed frame ends this connection only.
 
 use std::future::Future;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -111,6 +112,8 @@ pub(crate) enum Ended {
     Slow(&'static str),
     /// The peer sent something that is no frame.
     BadFrame(String),
+    /// No TLS handshake, or none that was allowed.
+    Tls(String),
     /// The socket failed.
     Io(String),
 }
@@ -123,6 +126,7 @@ impl Ended {
             Self::Drained => "drained".to_owned(),
             Self::Slow(what) => (*what).to_owned(),
             Self::BadFrame(what) => format!("malformed frame: {what}"),
+            Self::Tls(what) => what.clone(),
             Self::Io(what) => format!("socket error: {what}"),
         }
     }
@@ -138,6 +142,8 @@ pub(crate) struct Driver<S> {
     out: OutBuf,
     in_flight: FuturesUnordered<InFlight>,
     in_flight_bytes: usize,
+    /// Written, but perhaps still in the stream's own buffer (TLS).
+    unflushed: bool,
     tick: Pin<Box<Sleep>>,
     last_io: Instant,
     /// Since when bytes wait without any being taken by the peer.
@@ -159,6 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
             out: OutBuf::default(),
             in_flight: FuturesUnordered::new(),
             in_flight_bytes: 0,
+            unflushed: false,
             tick,
             last_io: now,
             stalled_since: None,
@@ -276,15 +283,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
                 Poll::Pending => break,
             }
         }
-        if any {
+        if any || self.unflushed {
             match Pin::new(&mut self.stream).poll_flush(cx) {
                 Poll::Ready(Err(error)) => return Err(Ended::Io(error.to_string())),
-                Poll::Ready(Ok(())) | Poll::Pending => {}
+                Poll::Ready(Ok(())) => self.unflushed = false,
+                Poll::Pending => self.unflushed = true,
             }
+        }
+        if any {
             self.last_io = Instant::now();
             self.stalled_since = None;
         }
-        if self.out.is_empty() {
+        if self.out.is_empty() && !self.unflushed {
             self.stalled_since = None;
         } else if self.stalled_since.is_none() {
             self.stalled_since = Some(Instant::now());
@@ -301,6 +311,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
         let room = self.inbuf.capacity() - self.inbuf.len();
         let n = match poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.inbuf) {
             Poll::Pending => return Ok(false),
+            // A TLS peer that closed without saying so first.
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(Ended::ByPeer);
+            }
             Poll::Ready(Err(error)) => return Err(Ended::Io(error.to_string())),
             Poll::Ready(Ok(0)) => return Err(Ended::ByPeer),
             Poll::Ready(Ok(n)) => n,
@@ -376,7 +390,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
             let flushed = self.flush(cx);
             progress |= frames? | flushed?;
             if self.cx.conn.is_draining() {
-                let idle = self.in_flight.is_empty() && self.out.is_empty() && !self.cx.conn.has_pushed();
+                let written = self.out.is_empty() && !self.unflushed;
+                let idle = self.in_flight.is_empty() && written && !self.cx.conn.has_pushed();
                 if idle && !progress {
                     return Err(Ended::Drained);
                 }
@@ -394,9 +409,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Future for Driver<S> {
     type Output = Ended;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
-        match self.get_mut().step(cx) {
+        let this = self.get_mut();
+        match this.step(cx) {
             Ok(()) => Poll::Pending,
-            Err(ended) => Poll::Ready(ended),
+            Err(ended) => {
+                if this.cx.conn.is_tls() {
+                    // A farewell, if the socket takes it at once; without it the peer has to suspect a cut.
+                    if let Poll::Ready(Err(error)) = Pin::new(&mut this.stream).poll_shutdown(cx) {
+                        tracing::trace!(%error, "a TLS connection ended without a farewell");
+                    }
+                }
+                Poll::Ready(ended)
+            }
         }
     }
 }

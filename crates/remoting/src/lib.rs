@@ -9,6 +9,7 @@
 //! * [`client`]: one connection per address, made when first needed, shared by all calls
 //! * [`dispatch`]: request code → handler and where it runs
 //! * [`hook`]: what looks at every request (access control, signing)
+//! * [`tls`]: encryption on the same port, with certificates that may change while connections live
 //! * [`names`]: the list of name servers, with DNS names that are resolved again and again
 
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ mod out_buf;
 mod pending;
 pub mod server;
 pub mod stats;
+pub mod tls;
 
 pub use client::{Client, ClientConfig, split_addr};
 pub use conn::{Conn, Limits};
@@ -34,3 +36,4 @@ pub use hook::{HookRefusal, RpcHook};
 pub use names::NameServers;
 pub use server::{ConnEvents, NoEvents, Server, ServerConfig};
 pub use stats::Stats;
+pub use tls::{ClientTls, ClientTlsSettings, ServerTls, TlsError, TlsSettings};

@@ -5,9 +5,11 @@
 //! connection's own task, however the connection ends; there is no queue that could overflow.
 
 use std::fmt;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -21,9 +23,12 @@ use crate::conn::{Conn, Limits};
 use crate::dispatch::Dispatch;
 use crate::driver::{Driver, Ended};
 use crate::stats::{self, Stats};
+use crate::tls::{self, Mode, ServerTls};
 
 /// First and longest pause after a failed accept.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// Time for a TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How a server listens.
 #[derive(Debug, Clone)]
@@ -32,6 +37,8 @@ pub struct ServerConfig {
     pub name: &'static str,
     /// Bounds of each connection.
     pub limits: Limits,
+    /// Encryption on the same port; `None`, the default: plain only.
+    pub tls: Option<ServerTls>,
     /// Length of the kernel's queue of connections not yet accepted. Default 1024.
     pub backlog: i32,
     /// Connections at the same time; more are closed at once. 0, the default: no limit.
@@ -45,6 +52,7 @@ impl Default for ServerConfig {
         Self {
             name: "server",
             limits: Limits::default(),
+            tls: None,
             backlog: 1024,
             max_connections: 0,
             drain: Duration::from_secs(5),
@@ -165,7 +173,13 @@ impl Server {
                         open: Some(Arc::clone(&open)),
                         ended: None,
                     };
-                    tasks.spawn(serve(stream, conn, Arc::clone(&dispatch), life));
+                    tasks.spawn(serve_accepted(
+                        stream,
+                        conn,
+                        Arc::clone(&dispatch),
+                        life,
+                        config.tls.clone(),
+                    ));
                 }
                 Err(error) if is_shortage(&error) => {
                     stats::add(&stats.accept_errors, 1);
@@ -214,6 +228,14 @@ pub(crate) struct Life {
     pub(crate) ended: Option<Ended>,
 }
 
+impl Life {
+    /// The connection ends before it was reported as open.
+    fn never_opened(&mut self, ended: Ended) {
+        self.events = Arc::new(NoEvents);
+        self.ended = Some(ended);
+    }
+}
+
 impl Drop for Life {
     fn drop(&mut self) {
         let ended = self.ended.clone().unwrap_or(Ended::Told);
@@ -225,6 +247,9 @@ impl Drop for Life {
         if let Ended::BadFrame(what) = &ended {
             stats::add(&self.conn.stats().bad_frames, 1);
             tracing::warn!(%peer, %what, "closed a connection: its peer sent a malformed frame");
+        } else if let Ended::Tls(what) = &ended {
+            stats::add(&self.conn.stats().tls_errors, 1);
+            tracing::warn!(%peer, %what, "closed a connection: no TLS with its peer");
         } else {
             tracing::debug!(%peer, reason = %text, "connection closed");
         }
@@ -240,9 +265,80 @@ pub(crate) async fn serve<S>(stream: S, conn: Conn, dispatch: Arc<Dispatch>, mut
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    tracing::debug!(peer = %conn.peer(), "connection opened");
+    tracing::debug!(peer = %conn.peer(), tls = conn.is_tls(), "connection opened");
     life.events.opened(&conn);
     life.ended = Some(Driver::new(stream, conn, dispatch).await);
+}
+
+/// Serves an accepted connection, which may be encrypted when there is `tls`.
+async fn serve_accepted(
+    stream: TcpStream,
+    conn: Conn,
+    dispatch: Arc<Dispatch>,
+    mut life: Life,
+    tls: Option<ServerTls>,
+) {
+    let Some(tls) = tls else {
+        return serve(stream, conn, dispatch, life).await;
+    };
+    // A peer that never says anything is as idle as one that no longer does.
+    let mut first = [0];
+    let looked = before_frames(&conn, conn.limits().idle, "idle", stream.peek(&mut first)).await;
+    let ended = match looked {
+        Ok(Ok(1)) if first[0] == tls::HANDSHAKE => {
+            return Box::pin(serve_encrypted(stream, conn, dispatch, life, tls)).await;
+        }
+        Ok(Ok(1)) if tls.mode() == Mode::Permissive => {
+            return serve(stream, conn, dispatch, life).await;
+        }
+        Ok(Ok(1)) => Ended::Tls("it does not speak TLS, and tls.server.mode is enforcing".to_owned()),
+        Ok(Ok(_)) => Ended::ByPeer,
+        Ok(Err(error)) => Ended::Io(error.to_string()),
+        Err(ended) => ended,
+    };
+    life.never_opened(ended);
+}
+
+async fn serve_encrypted(
+    stream: TcpStream,
+    conn: Conn,
+    dispatch: Arc<Dispatch>,
+    mut life: Life,
+    tls: ServerTls,
+) {
+    let limit = HANDSHAKE.min(conn.limits().idle);
+    let late = "the TLS handshake took too long";
+    match before_frames(&conn, limit, late, tls.accept(stream)).await {
+        Ok(Ok(stream)) => {
+            stats::add(&conn.stats().tls_opened, 1);
+            conn.set_tls();
+            serve(stream, conn, dispatch, life).await;
+        }
+        Ok(Err(error)) => life.never_opened(Ended::Tls(error.to_string())),
+        Err(ended) => life.never_opened(ended),
+    }
+}
+
+/// Waits for `work` as long as the connection may live without it.
+async fn before_frames<T>(
+    conn: &Conn,
+    limit: Duration,
+    late: &'static str,
+    work: impl Future<Output = T>,
+) -> Result<T, Ended> {
+    let mut work = std::pin::pin!(tokio::time::timeout(limit, work));
+    std::future::poll_fn(|cx| {
+        conn.register_waker(cx.waker());
+        if !conn.is_open() {
+            return Poll::Ready(Err(Ended::Told));
+        }
+        if conn.is_draining() {
+            return Poll::Ready(Err(Ended::Drained));
+        }
+        let done = work.as_mut().poll(cx);
+        done.map(|done| done.map_err(|_| Ended::Slow(late)))
+    })
+    .await
 }
 
 fn listen(addr: SocketAddr, backlog: i32) -> io::Result<TcpListener> {

@@ -13,6 +13,8 @@ pub struct Stats {
     pub(crate) bytes_out: AtomicU64,
     pub(crate) bad_frames: AtomicU64,
     pub(crate) accept_errors: AtomicU64,
+    pub(crate) tls_opened: AtomicU64,
+    pub(crate) tls_errors: AtomicU64,
 }
 
 pub(crate) fn add(counter: &AtomicU64, n: u64) {
@@ -52,5 +54,13 @@ impl Stats {
     /// Failed accepts, mostly for lack of file descriptors.
     pub fn accept_errors(&self) -> u64 {
         self.accept_errors.load(Ordering::Relaxed)
+    }
+    /// TLS handshakes that succeeded.
+    pub fn tls_opened(&self) -> u64 {
+        self.tls_opened.load(Ordering::Relaxed)
+    }
+    /// TLS handshakes that failed, and connections that were refused for their form (plain in enforcing mode).
+    pub fn tls_errors(&self) -> u64 {
+        self.tls_errors.load(Ordering::Relaxed)
     }
 }

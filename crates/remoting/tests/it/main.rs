@@ -8,3 +8,4 @@ mod hostile;
 mod lanes;
 mod server;
 mod support;
+mod tls;
