@@ -247,7 +247,7 @@ settings! {
             "this broker keeps its own log and does not take part in DLedger groups; remove the key",
         "messageStorePlugIn" unless "": "Java classes cannot be loaded into this broker; remove the key",
         "aclEnable" unless "false": "access control is not part of this version; starting without it would leave the broker open",
-        "useTLS" unless "false": "TLS is not part of this version; starting without it would send messages in the clear",
+        "useTLS" unless "false": "the broker's outgoing connections are encrypted by -Dtls.enable=true, or by tls.enable=true in the file that -Dtls.config.file names",
         "fetchNamesrvAddrByAddressServer" unless "false":
             "lists of name servers from an address server are not part of this version; set namesrvAddr",
         "enableConsumeQueueExt" unless "false": "consume queue extensions are not part of this version; remove the key",
@@ -285,7 +285,6 @@ impl BrokerSettings {
                 .with_context(|| format!("in the settings file {}", path.display()))?;
             notes.merge(&told);
         }
-        check_defines(options)?;
         if settings.store_path_root_dir.is_empty() {
             let home = options
                 .define("user.home")
@@ -303,7 +302,7 @@ impl BrokerSettings {
         }
         for (key, value) in &options.defines {
             // Any key of the file can be given as a define too.
-            if !DEFINES.contains(&key.as_str()) {
+            if !DEFINES.contains(&key.as_str()) && !key.starts_with("tls.") {
                 let taken = settings
                     .set(key, value)
                     .with_context(|| format!("in -D{key}={value}"))?;
@@ -442,22 +441,6 @@ impl BrokerSettings {
 /// Where settings that were changed at run time are kept.
 pub(crate) fn live_file(root: impl AsRef<Path>) -> PathBuf {
     root.as_ref().join("config").join("live.properties")
-}
-
-fn check_defines(options: &Options) -> anyhow::Result<()> {
-    for (key, value) in &options.defines {
-        let wants_tls = match key.as_str() {
-            "tls.server.mode" => value.eq_ignore_ascii_case("enforcing"),
-            "tls.enable" => value.eq_ignore_ascii_case("true"),
-            _ => false,
-        };
-        if wants_tls {
-            bail!(
-                "-D{key}={value} is refused: TLS is not part of this version; starting without it would send messages in the clear"
-            );
-        }
-    }
-    Ok(())
 }
 
 fn role(text: &str) -> anyhow::Result<BrokerRole> {

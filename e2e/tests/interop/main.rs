@@ -10,3 +10,4 @@ mod stores;
 mod suites;
 #[path = "../support/mod.rs"]
 mod support;
+mod tls;

@@ -43,16 +43,26 @@ pub(crate) struct NameServer {
 
 impl NameServer {
     pub(crate) fn start(kind: Kind, dir: &Path) -> anyhow::Result<Self> {
-        Self::on_port(kind, dir, ports::block(1))
+        Self::on_port(kind, dir, ports::block(1), &[])
+    }
+
+    /// With system properties, each `-Dname=value`.
+    pub(crate) fn start_with(kind: Kind, dir: &Path, defines: &[String]) -> anyhow::Result<Self> {
+        Self::on_port(kind, dir, ports::block(1), defines)
+    }
+
+    /// What it has logged.
+    pub(crate) fn errors(&self) -> String {
+        self.process.errors()
     }
 
     /// Ends it by kill -9 and starts another at its address. Nothing but the key-value configuration is kept on disk.
     pub(crate) fn replace(mut self, kind: Kind, dir: &Path) -> anyhow::Result<Self> {
         self.process.kill()?;
-        Self::on_port(kind, dir, self.port)
+        Self::on_port(kind, dir, self.port, &[])
     }
 
-    fn on_port(kind: Kind, dir: &Path, port: u16) -> anyhow::Result<Self> {
+    fn on_port(kind: Kind, dir: &Path, port: u16, defines: &[String]) -> anyhow::Result<Self> {
         let home = dir.join("namesrv");
         std::fs::create_dir_all(&home)?;
         let process = match kind {
@@ -66,7 +76,7 @@ impl NameServer {
                     ),
                 )?;
                 let mut command = Command::new(binary("ferromq-namesrv")?);
-                let mut p = Process::start("namesrv", dir, command.arg("-c").arg(conf))?;
+                let mut p = Process::start("namesrv", dir, command.args(defines).arg("-c").arg(conf))?;
                 p.wait_for("boot success")?;
                 p
             }
@@ -74,7 +84,8 @@ impl NameServer {
                 let mut command = java::program("peer")?;
                 command
                     .args(["namesrv", "--port", &port.to_string(), "--home"])
-                    .arg(&home);
+                    .arg(&home)
+                    .env("JAVA_TOOL_OPTIONS", defines.join(" "));
                 let mut p = Process::start("namesrv", dir, &mut command)?;
                 p.wait_for("\"ready\"")?;
                 p
@@ -99,6 +110,8 @@ pub(crate) struct Broker {
     port: u16,
     /// Settings, in the format that both programs read.
     pub conf: PathBuf,
+    /// System properties, each `-Dname=value`.
+    pub defines: Vec<String>,
 }
 
 impl Broker {
@@ -176,6 +189,7 @@ impl Broker {
             starts: 0,
             port,
             conf,
+            defines: Vec::new(),
         })
     }
 
@@ -191,7 +205,11 @@ impl Broker {
         let process = match kind {
             Kind::Ours => {
                 let mut command = Command::new(binary("ferromq-broker")?);
-                let mut p = Process::start(&log, &self.dir, command.arg("-c").arg(&self.conf))?;
+                let mut p = Process::start(
+                    &log,
+                    &self.dir,
+                    command.args(&self.defines).arg("-c").arg(&self.conf),
+                )?;
                 p.wait_for("boot success")?;
                 p
             }
@@ -201,6 +219,7 @@ impl Broker {
                     .args(["broker", "--port", &self.port.to_string()])
                     .args(["--namesrv", &self.name_server])
                     // By default Java drops sends that wait 200 ms, which a busy test machine makes them do.
+                    .env("JAVA_TOOL_OPTIONS", self.defines.join(" "))
                     .args(["--set", "waitTimeMillsInSendQueue=60000", "--home"])
                     .arg(&self.dir)
                     .arg("--store")
