@@ -8,6 +8,7 @@
 //! * what the official 4.9.7 programs send is understood, and what is written they understand.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod batch;
 pub mod body;
 pub mod code;
