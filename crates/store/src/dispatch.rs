@@ -139,15 +139,10 @@ impl Dispatch {
         if sysflag::transaction(record.sys_flag) == sysflag::TRANSACTION_ROLLBACK {
             return Ok(());
         }
-        let keys = properties::get(properties, names::UNIQ_KEY).into_iter().chain(
-            properties::get(properties, names::KEYS)
-                .into_iter()
-                .flat_map(|k| k.split(' ')),
-        );
         self.index.add(
             &self.checkpoint,
             record.topic,
-            keys,
+            keys_of(properties),
             record.physical_offset,
             record.store_timestamp,
         )
@@ -231,4 +226,13 @@ impl Dispatch {
         )?;
         Ok(())
     }
+}
+
+/// The keys that a message is indexed under.
+pub(crate) fn keys_of(properties: &str) -> impl Iterator<Item = &str> {
+    properties::get(properties, names::UNIQ_KEY).into_iter().chain(
+        properties::get(properties, names::KEYS)
+            .into_iter()
+            .flat_map(|keys| keys.split(' ')),
+    )
 }

@@ -34,6 +34,7 @@ mod signal;
 mod store;
 
 pub mod ha;
+pub mod inspect;
 pub mod json_table;
 
 pub use config::{BrokerRole, Clock, DelayLevels, FlushMode, StoreConfig};

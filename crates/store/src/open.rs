@@ -70,7 +70,7 @@ fn check(config: &StoreConfig) -> Result<DiskState, OpenError> {
 }
 
 /// Where reading starts.
-fn start_file(
+pub(crate) fn start_file(
     config: &StoreConfig,
     checkpoint: &Checkpoint,
     files: &[LogFile],

@@ -30,6 +30,10 @@ impl LogFile {
     pub(crate) fn open(&self) -> io::Result<File> {
         OpenOptions::new().read(true).write(true).open(&self.path)
     }
+
+    pub(crate) fn open_to_read(&self) -> io::Result<File> {
+        File::open(&self.path)
+    }
 }
 
 fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError {
@@ -99,7 +103,7 @@ pub(crate) fn log_files(dir: &Path) -> io::Result<Vec<LogFile>> {
 /// Store time of the record that a file begins with; `None` if it begins with none.
 pub(crate) fn first_store_time(file: &LogFile) -> io::Result<Option<i64>> {
     let mut head = [0; 84];
-    file.open()?.read_exact_at(&mut head, 0)?;
+    file.open_to_read()?.read_exact_at(&mut head, 0)?;
     let i32_at = |i: usize| i32::from_be_bytes(std::array::from_fn(|k| head[i + k]));
     let time = at::store_timestamp(i32_at(at::SYS_FLAG));
     let time = i64::from_be_bytes(std::array::from_fn(|k| head[time + k]));

@@ -64,7 +64,7 @@ pub(crate) fn scan(
             return Ok(result);
         }
         expected += size;
-        let handle = file.open()?;
+        let handle = file.open_to_read()?;
         let mut window = Window {
             file: &handle,
             size,

@@ -38,14 +38,14 @@ impl Shape {
 
 /// The first 40 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Header {
-    pub(super) begin_time: i64,
-    pub(super) end_time: i64,
-    pub(super) begin_offset: i64,
-    pub(super) end_offset: i64,
+pub(crate) struct Header {
+    pub(crate) begin_time: i64,
+    pub(crate) end_time: i64,
+    pub(crate) begin_offset: i64,
+    pub(crate) end_offset: i64,
     pub(super) slots_used: i32,
     /// Number that the next entry gets.
-    pub(super) count: i32,
+    pub(crate) count: i32,
 }
 
 impl Header {
@@ -243,6 +243,35 @@ pub(super) fn find(
         number = i32_at(16);
     }
     Ok(found)
+}
+
+/// The head of an index file.
+pub(crate) fn read_header(file: &File) -> io::Result<Header> {
+    Header::read(file)
+}
+
+/// Calls `each` with number, key hash and log offset of all entries of a file with so many slots. `false` if the file is
+/// too short for that.
+pub(crate) fn read_entries(file: &File, slots: u32, each: &mut dyn FnMut(u32, i32, i64)) -> io::Result<bool> {
+    let count = Header::read(file)?.count as u32;
+    let shape = Shape {
+        slots,
+        entries: count,
+    };
+    if file.metadata()?.len() < shape.len() {
+        return Ok(false);
+    }
+    for number in 1..count {
+        let mut entry = [0; ENTRY as usize];
+        file.read_exact_at(&mut entry, shape.entry(number))?;
+        let hash = i32::from_be_bytes(std::array::from_fn(|k| entry[k]));
+        each(
+            number,
+            hash,
+            i64::from_be_bytes(std::array::from_fn(|k| entry[4 + k])),
+        );
+    }
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -39,6 +39,11 @@ fn hash_of(key: &str) -> i32 {
     java_hash::string_hash(key).checked_abs().unwrap_or(0)
 }
 
+/// Whether one of a topic's keys is indexed under this hash.
+pub(crate) fn hashes_to<'k>(topic: &str, mut keys: impl Iterator<Item = &'k str>, hash: i32) -> bool {
+    keys.any(|key| hash_of(&index_key(topic, key)) == hash)
+}
+
 fn parse_name(name: &std::ffi::OsStr) -> Option<u64> {
     let name = name.to_str()?;
     if name.len() == 17 && name.bytes().all(|b| b.is_ascii_digit()) {

@@ -15,4 +15,5 @@
 mod file;
 mod key_index;
 
-pub(crate) use key_index::KeyIndex;
+pub(crate) use file::{read_entries, read_header};
+pub(crate) use key_index::{KeyIndex, hashes_to};
