@@ -63,6 +63,9 @@ pub(crate) enum Command {
     /// Messages: send one, look one up
     #[command(subcommand)]
     Message(Message),
+    /// A store directory, offline: look at it, check it, see what a start would do. Nothing is written
+    #[command(subcommand)]
+    Store(Store),
     /// Load: send and receive many messages and prove that none is missing
     #[command(subcommand)]
     Bench(Bench),
@@ -343,6 +346,39 @@ pub(crate) struct BenchReceive {
     /// Expect only the numbers in this file, as written by bench send
     #[arg(long, value_name = "FILE", requires = "run")]
     pub(crate) acknowledged: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Store {
+    /// Tell what is there: log, queues, index, tables, how it was left
+    Inspect {
+        /// The directory that storePathRootDir names, ours or Java's
+        dir: PathBuf,
+    },
+    /// Read everything: checksums of records, units of queues and entries of the index against the log
+    Verify {
+        /// The directory that storePathRootDir names, ours or Java's
+        dir: PathBuf,
+        /// The broker's maxHashSlotNum
+        #[arg(long, default_value_t = 5_000_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        hash_slots: u32,
+    },
+    /// List records of the log
+    Dump {
+        /// The directory that storePathRootDir names, ours or Java's
+        dir: PathBuf,
+        /// Log offset of the first record; default: the oldest
+        #[arg(long, value_name = "OFFSET")]
+        from: Option<u64>,
+        /// Records to list
+        #[arg(long, default_value_t = 100, value_name = "N")]
+        count: usize,
+    },
+    /// Tell where recovery would cut the log and the queues, and why
+    RecoverDryRun {
+        /// The directory that storePathRootDir names, ours or Java's
+        dir: PathBuf,
+    },
 }
 
 /// mqadmin's names and flags, so that scripts go on working.

@@ -12,6 +12,9 @@ pub(crate) enum Failure {
     /// What was asked for does not exist.
     #[error("{0}")]
     NotFound(String),
+    /// What was looked at is not as it should be.
+    #[error("{0}")]
+    Damaged(String),
     /// The command line asks for something that cannot be.
     #[error("{0}")]
     Usage(String),
@@ -24,6 +27,7 @@ pub(crate) fn code(error: &anyhow::Error) -> u8 {
             return match failure {
                 Failure::NotFound(_) => 3,
                 Failure::Usage(_) => 2,
+                Failure::Damaged(_) => 1,
             };
         }
         if let Some(error) = cause.downcast_ref::<ClientError>() {

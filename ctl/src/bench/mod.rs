@@ -57,7 +57,7 @@ impl Times {
 }
 
 /// A bar on a terminal, a line every five seconds elsewhere.
-struct Progress {
+pub(crate) struct Progress {
     bar: ProgressBar,
     what: &'static str,
     total: u64,
@@ -66,7 +66,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(what: &'static str, total: u64) -> Self {
+    pub(crate) fn new(what: &'static str, total: u64) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
         let style = "{prefix} {bar:30} {human_pos}/{human_len} {per_sec} {elapsed}";
         if let Ok(style) = ProgressStyle::with_template(style) {
@@ -83,7 +83,7 @@ impl Progress {
         }
     }
 
-    fn set(&mut self, done: u64) {
+    pub(crate) fn set(&mut self, done: u64) {
         self.bar.set_position(done);
         if self.bar.is_hidden() && self.told.elapsed() >= Duration::from_secs(5) {
             self.told = Instant::now();
@@ -92,7 +92,7 @@ impl Progress {
         }
     }
 
-    fn finish(self) {
+    pub(crate) fn finish(self) {
         self.bar.finish_and_clear();
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod broker;
 pub(crate) mod cluster;
 pub(crate) mod group;
 pub(crate) mod message;
+pub(crate) mod store;
 pub(crate) mod topic;
 
 use ferromq_client::admin::SubscriptionGroupConfig;
@@ -22,6 +23,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Broker(command) => Box::pin(broker::run(&cx, command)).await,
         Command::Group(command) => Box::pin(group::run(&cx, command)).await,
         Command::Message(command) => Box::pin(message::run(&cx, command)).await,
+        Command::Store(command) => store::run(&cx, command).await,
         Command::Bench(Bench::Send(args)) => Box::pin(bench::send::run(&cx, args)).await,
         Command::Bench(Bench::Receive(args)) => Box::pin(bench::receive::run(&cx, args)).await,
         Command::Mqadmin(command) => Box::pin(mqadmin(&cx, command)).await,

@@ -6,4 +6,5 @@ mod admin;
 mod bench;
 mod cluster;
 mod messages;
+mod store;
 mod usage;

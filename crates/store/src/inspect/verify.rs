@@ -1,6 +1,12 @@
 //! Reading everything: each record with its checksum, each unit of a queue and each entry of the index against the log.
 
-use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt, path::Path};
+use std::{
+    collections::{HashMap, hash_map},
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::Path,
+};
 
 use ferromq_protocol::record::{Check, Entry, Record, parse};
 use serde::Serialize;
@@ -187,10 +193,10 @@ impl<'a> Records<'a> {
             .files
             .iter()
             .find(|f| (f.base..f.base + self.size).contains(&at))?;
-        if !self.open.contains_key(&file.base) {
-            self.open.insert(file.base, File::open(&file.path).ok()?);
-        }
-        let handle = self.open.get(&file.base)?;
+        let handle = match self.open.entry(file.base) {
+            hash_map::Entry::Occupied(open) => open.into_mut(),
+            hash_map::Entry::Vacant(none) => none.insert(File::open(&file.path).ok()?),
+        };
         let mut head = [0; 4];
         handle.read_exact_at(&mut head, at - file.base).ok()?;
         let total = u64::try_from(i32::from_be_bytes(head)).ok()?;
