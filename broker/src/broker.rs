@@ -543,6 +543,15 @@ impl Running {
         self.tasks.failed.cancelled().await;
     }
 
+    /// Returns when this broker has to be stopped and started anew with the same settings: it's a slave whose log is too old to
+    /// be continued. The next start sets that aside and copies its master's from the beginning.
+    pub async fn wants_restart(&self) {
+        match &self.core.following {
+            Some(following) => following.wants_reopening().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Stops in order. Returns whether everything was saved and the next start needs no recovery.
     pub async fn shutdown(self) -> bool {
         let Self {

@@ -26,6 +26,7 @@ use crate::persist::TableFile;
 use crate::processor::Refusal;
 use crate::rebalance_lock::RebalanceLocks;
 use crate::register::Registrar;
+use crate::replication::OwnCommits;
 use crate::stats::Stats;
 use crate::topic_table::{SystemTopics, TopicTable};
 use crate::transaction::ledger::Ledger;
@@ -89,6 +90,10 @@ pub(crate) struct Core {
     pub(crate) unsaved: Notify,
     /// When this process started serving, milliseconds since the epoch.
     pub(crate) booted_at: i64,
+    /// When a slave last had all of its master's tables.
+    pub(crate) tables_copied: Mutex<Option<std::time::Instant>>,
+    /// What consumers committed here, on a slave, and the master has not been told.
+    pub(crate) own_commits: Mutex<OwnCommits>,
 }
 
 impl std::fmt::Debug for Core {
@@ -152,6 +157,8 @@ impl Core {
             cold_reads: Arc::new(Semaphore::new(COLD_READS)),
             unsaved: Notify::new(),
             booted_at: parts.now,
+            tables_copied: Mutex::default(),
+            own_commits: Mutex::default(),
         }
     }
 

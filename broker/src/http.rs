@@ -52,6 +52,8 @@ struct Status<'a> {
     log: LogRange,
     dispatch_behind_bytes: i64,
     replicas: Vec<ReplicaRow>,
+    /// Only a slave follows.
+    following: Option<FollowingRow>,
     registered_at: Vec<String>,
     writes_stopped: WritesStopped,
     last_stop_clean: bool,
@@ -61,8 +63,27 @@ struct Status<'a> {
 #[serde(rename_all = "camelCase")]
 struct ReplicaRow {
     address: String,
+    broker_id: Option<u32>,
     ack_offset: i64,
     behind_bytes: i64,
+    in_sync: bool,
+    silent_millis: u64,
+    connected_millis: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FollowingRow {
+    state: &'static str,
+    master: Option<String>,
+    connected: bool,
+    caught_up: bool,
+    caught_up_once: bool,
+    master_end: Option<i64>,
+    behind_bytes: Option<i64>,
+    silent_millis: Option<u64>,
+    error: Option<String>,
+    tables_copied_millis: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -154,6 +175,7 @@ impl Pages {
             },
             dispatch_behind_bytes: figures.as_ref().map_or(0, |f| f.dispatch_behind),
             replicas: core.map(|core| replicas(core)).unwrap_or_default(),
+            following: core.and_then(|core| following(core)),
             registered_at: core
                 .map(|core| core.registrar.registered_at())
                 .unwrap_or_default(),
@@ -282,6 +304,7 @@ impl App for Pages {
         let mut page = page(&[("ready", "Whether clients are served.", Kind::Gauge, ready)]);
         if let Some(core) = self.core.get() {
             page.push_str(&figures(core));
+            page.push_str(&replication_figures(core));
         }
         page.push_str("# EOF\n");
         page
@@ -335,10 +358,94 @@ fn page(metrics: &[(&str, &str, Kind, f64)]) -> String {
 fn replicas(core: &Core) -> Vec<ReplicaRow> {
     let rows = core.store.replicas().into_iter().map(|r| ReplicaRow {
         address: r.address,
+        broker_id: r.broker_id,
         ack_offset: r.ack_offset,
         behind_bytes: r.behind_bytes,
+        in_sync: r.in_sync,
+        silent_millis: millis(r.silent),
+        connected_millis: millis(r.connected),
     });
     rows.collect()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn following(core: &Core) -> Option<FollowingRow> {
+    let figures = core.following.as_ref()?.figures(core.store.figures().log_max);
+    Some(FollowingRow {
+        state: figures.state.name(),
+        master: figures.master,
+        connected: figures.connected,
+        caught_up: figures.caught_up,
+        caught_up_once: figures.caught_up_once,
+        master_end: figures.master_end,
+        behind_bytes: figures.behind_bytes,
+        silent_millis: figures.silent.map(millis),
+        error: figures.error,
+        tables_copied_millis: core.tables_copied.lock().map(|at| millis(at.elapsed())),
+    })
+}
+
+/// The figures of replication, which have labels or depend on the role.
+fn replication_figures(core: &Core) -> String {
+    use Kind::Gauge;
+    use std::fmt::Write as _;
+    if let Some(row) = following(core) {
+        let seconds = |millis: Option<u64>| millis.map_or(-1.0, |m| m as f64 / 1_000.0);
+        return page(&[
+            (
+                "master_connected",
+                "Whether the master is connected.",
+                Gauge,
+                f64::from(u8::from(row.connected)),
+            ),
+            (
+                "master_behind_bytes",
+                "Bytes of the master's log that are not here yet, as far as is known; -1 before the master said anything.",
+                Gauge,
+                row.behind_bytes.map_or(-1.0, |b| b as f64),
+            ),
+            (
+                "master_silent_seconds",
+                "Time since the master's last word; -1 before the first.",
+                Gauge,
+                seconds(row.silent_millis),
+            ),
+            (
+                "master_tables_age_seconds",
+                "Time since all of the master's tables were copied; -1 before.",
+                Gauge,
+                seconds(row.tables_copied_millis),
+            ),
+        ]);
+    }
+    let rows = replicas(core);
+    let in_sync = rows.iter().filter(|r| r.in_sync).count();
+    let mut text = page(&[
+        ("replicas", "Connected replicas.", Gauge, rows.len() as f64),
+        (
+            "replicas_in_sync",
+            "Connected replicas that sends may wait for.",
+            Gauge,
+            in_sync as f64,
+        ),
+    ]);
+    text.push_str(
+        "# TYPE ferromq_broker_replica_behind_bytes gauge\n\
+         # HELP ferromq_broker_replica_behind_bytes Bytes of the log that a replica lacks.\n",
+    );
+    for row in rows {
+        let id = row.broker_id.map_or_else(String::new, |id| id.to_string());
+        // Writing to a text can't fail.
+        let _infallible = writeln!(
+            text,
+            "ferromq_broker_replica_behind_bytes{{replica=\"{}\",broker_id=\"{id}\"}} {}",
+            row.address, row.behind_bytes
+        );
+    }
+    text
 }
 
 fn figures(core: &Core) -> String {

@@ -94,19 +94,34 @@ async fn serve(
     } else {
         None
     };
-    let running = tokio::select! {
-        running = Broker::start_with(settings, Some(log), tls) => running?,
-        () = stop.cancelled() => {
-            tracing::warn!("told to stop while starting; what was recovered so far is recovered again at the next start");
-            return Ok(false);
+    let names = settings.namesrv_addr.clone();
+    let clean = loop {
+        let running = tokio::select! {
+            running = Broker::start_with(settings, Some(log.clone()), tls.clone()) => running?,
+            () = stop.cancelled() => {
+                tracing::warn!("told to stop while starting; what was recovered so far is recovered again at the next start");
+                return Ok(false);
+            }
+        };
+        announce(&running.start_line());
+        let (failed, again) = tokio::select! {
+            () = stop.cancelled() => (false, false),
+            () = running.failed() => (true, false),
+            () = running.wants_restart() => (false, true),
+        };
+        if again {
+            tracing::info!(
+                "starting anew, without leaving the process, to copy the master's log from its beginning"
+            );
         }
+        let clean = running.shutdown().await && !failed;
+        if !again {
+            break clean;
+        }
+        // With what was changed at run time.
+        settings = BrokerSettings::load(options, std::env::var("NAMESRV_ADDR").ok())?.0;
+        settings.namesrv_addr.clone_from(&names);
     };
-    announce(&running.start_line());
-    let failed = tokio::select! {
-        () = stop.cancelled() => false,
-        () = running.failed() => true,
-    };
-    let clean = running.shutdown().await && !failed;
     if let Some(server) = name_server {
         server.shutdown().await;
     }

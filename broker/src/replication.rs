@@ -3,8 +3,10 @@
 //!
 //! The log goes over the link of [`ferromq_store::ha`]. Topics, groups, consumers' progress and the progress of delayed
 //! messages are asked for over the ordinary protocol. Progress is merged by its maximum, so that neither a
-//! master that was restarted nor a late answer takes back what a consumer has done.
+//! master that was restarted nor a late answer takes back what a consumer has done. What consumers committed here, while
+//! their master was away, is told to the master when it's back, where it's further than what the master has.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use ferromq_protocol::body::{
     ConsumerOffsetTable, DelayOffsetTable, SubscriptionGroupTable, TopicConfigTable,
 };
 use ferromq_protocol::code::{request, response};
+use ferromq_protocol::header::UpdateConsumerOffset;
 use ferromq_protocol::{Command, fastjson};
 use ferromq_remoting::{CallError, Client, split_addr};
 use ferromq_store::ha::{Master, Options, Slave};
@@ -61,7 +64,39 @@ pub(crate) fn options(settings: &BrokerSettings) -> Options {
         housekeeping: Duration::from_millis(settings.ha_housekeeping_interval).max(SHORTEST_PACE),
         batch: settings.ha_transfer_batch_size,
         retry: pace(settings),
+        group: format!("{}/{}", settings.broker_cluster_name, settings.broker_name),
+        broker_id: u32::try_from(settings.broker_id).unwrap_or(0),
         ..Options::default()
+    }
+}
+
+/// Queues of which a slave remembers what was committed here.
+const OWN_COMMITS: usize = 100_000;
+
+/// What consumers committed on a slave, and its master has not been told.
+#[derive(Debug, Default)]
+pub(crate) struct OwnCommits(HashMap<(String, String, i32), i64>);
+
+impl OwnCommits {
+    pub(crate) fn note(&mut self, group: &str, topic: &str, queue: i32, offset: i64) {
+        let key = (group.to_owned(), topic.to_owned(), queue);
+        if self.0.len() < OWN_COMMITS || self.0.contains_key(&key) {
+            self.0.insert(key, offset);
+        }
+    }
+
+    /// Forgets what the master has already, and gives the rest.
+    fn ahead_of(&mut self, master: &ConsumerOffsetTable) -> Vec<(String, String, i32, i64)> {
+        self.0.retain(|(group, topic, queue), offset| {
+            let known = master
+                .offset_table
+                .get(&format!("{topic}@{group}"))
+                .and_then(|queues| queues.get(queue));
+            known.is_none_or(|known| known < offset)
+        });
+        let rows = self.0.iter();
+        rows.map(|((group, topic, queue), offset)| (group.clone(), topic.clone(), *queue, *offset))
+            .collect()
     }
 }
 
@@ -127,7 +162,10 @@ async fn copy_tables(core: Arc<Core>, client: Client, stop: CancellationToken) {
             copied = tables.copy(&master) => copied,
         };
         match copied {
-            Ok(()) => failing = false,
+            Ok(()) => {
+                *tables.core.tables_copied.lock() = Some(std::time::Instant::now());
+                failing = false;
+            }
             Err(error) => {
                 if !failing {
                     tracing::warn!(master, %error, "the master's tables could not be copied; trying again");
@@ -156,7 +194,11 @@ impl Tables {
     }
 
     async fn ask(&self, address: &str, code: i32) -> Result<Bytes, CopyError> {
-        let answer = self.client.call(address, Command::request(code), ANSWER).await?;
+        self.call(address, Command::request(code), code).await
+    }
+
+    async fn call(&self, address: &str, request: Command, code: i32) -> Result<Bytes, CopyError> {
+        let answer = self.client.call(address, request, ANSWER).await?;
         if answer.code != response::SUCCESS {
             return Err(CopyError::Refused {
                 code,
@@ -206,6 +248,18 @@ impl Tables {
     async fn offsets(&self, master: &str) -> Result<(), CopyError> {
         let code = request::GET_ALL_CONSUMER_OFFSET;
         let table: ConsumerOffsetTable = parse(code, &self.ask(master, code).await?)?;
+        let ahead = self.core.own_commits.lock().ahead_of(&table);
+        for (group, topic, queue_id, commit_offset) in ahead {
+            let code = request::UPDATE_CONSUMER_OFFSET;
+            let update = Command::request(code).with_header(&UpdateConsumerOffset {
+                consumer_group: &group,
+                topic: &topic,
+                queue_id,
+                commit_offset,
+            });
+            // What was told is forgotten when the master's table shows it.
+            self.call(master, update, code).await?;
+        }
         for (key, queues) in table.offset_table {
             let Some((topic, group)) = key.split_once('@') else {
                 continue;

@@ -66,6 +66,14 @@ pub(crate) fn update(core: &Arc<Core>, cx: &RequestContext, request: &Command) -
         header.queue_id,
         header.commit_offset,
     );
+    if core.is_slave() {
+        core.own_commits.lock().note(
+            header.consumer_group,
+            header.topic,
+            header.queue_id,
+            header.commit_offset,
+        );
+    }
     Ok(ok(request))
 }
 

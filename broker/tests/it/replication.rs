@@ -131,6 +131,12 @@ async fn a_slave_copies_the_log_and_the_tables_and_serves_reads_only() {
     });
     assert_eq!(peer.call(decision).await.code, 11);
 
+    pages_tell_the_roles_and_the_lag(master.port, master_pages, slave_pages).await;
+    follower.stop().await;
+    master.stop().await;
+}
+
+async fn pages_tell_the_roles_and_the_lag(master_port: u16, master_pages: u16, slave_pages: u16) {
     let (of_master, of_slave) = (status(master_pages).await, status(slave_pages).await);
     assert_eq!(
         (&of_master["role"], &of_slave["role"]),
@@ -141,8 +147,40 @@ async fn a_slave_copies_the_log_and_the_tables_and_serves_reads_only() {
     assert_eq!(row["behindBytes"], 0);
     assert_eq!(row["ackOffset"], of_master["log"]["max"]);
     assert!(row["address"].as_str().unwrap().starts_with("127.0.0.1:"));
-    follower.stop().await;
-    master.stop().await;
+    assert_eq!(
+        (&row["brokerId"], &row["inSync"]),
+        (&serde_json::json!(1), &serde_json::json!(true))
+    );
+    assert!(row["silentMillis"].is_u64() && row["connectedMillis"].is_u64());
+    assert!(of_master["following"].is_null());
+    let row = &of_slave["following"];
+    assert_eq!(row["state"], "following", "{row}");
+    assert_eq!(row["master"], format!("127.0.0.1:{}", master_port + 1));
+    for is_so in ["connected", "caughtUp", "caughtUpOnce"] {
+        assert_eq!(row[is_so], true, "{is_so}: {row}");
+    }
+    assert_eq!(row["masterEnd"], of_master["log"]["max"]);
+    assert_eq!(row["behindBytes"], 0);
+    assert!(row["silentMillis"].is_u64() && row["tablesCopiedMillis"].is_u64());
+    assert!(row["error"].is_null());
+    let page = |port: u16| tokio::task::spawn_blocking(move || get(port, "/metrics").unwrap().1);
+    let (of_master, of_slave) = (
+        page(master_pages).await.unwrap(),
+        page(slave_pages).await.unwrap(),
+    );
+    for line in [
+        "ferromq_broker_replicas 1",
+        "ferromq_broker_replicas_in_sync 1",
+        "broker_id=\"1\"} 0",
+    ] {
+        assert!(of_master.contains(line), "{line}: {of_master}");
+    }
+    for line in [
+        "ferromq_broker_master_connected 1",
+        "ferromq_broker_master_behind_bytes 0",
+    ] {
+        assert!(of_slave.contains(line), "{line}: {of_slave}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -61,6 +61,14 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+    /// A slave's copy of its master's log isn't whole, and the store is to be opened as a master's.
+    #[error(
+        "the log here is an unfinished copy of a master's, {path} says so: start this broker as a slave until the copy is whole; or, to be a master with half of the messages, delete that file; or, to go back to what was there before, also put each *.set-aside back under its name"
+    )]
+    HalfCopied {
+        /// The file that says so.
+        path: PathBuf,
+    },
     /// A table under `config/` can't be read, nor its copy.
     #[error(transparent)]
     Table(#[from] crate::json_table::TableError),

@@ -27,6 +27,7 @@ use crate::{
         crash_safe::{create_dir, is_full},
         lock::{LockError, StoreLock},
     },
+    ha,
     index::KeyIndex,
     schedule::DelayTable,
 };
@@ -124,6 +125,7 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
             source,
         },
     })?;
+    ha::copy::settle(&config)?;
     let (log_dir, queue_dir, index_dir) = (
         config.commit_log_dir(),
         config.consume_queue_dir(),

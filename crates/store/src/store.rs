@@ -212,7 +212,7 @@ impl Store {
     /// The replicas that are connected and have said how far they are.
     pub fn replicas(&self) -> Vec<Replica> {
         let core = self.core();
-        core.replicas.list(core.log.max())
+        core.replicas.list(core.log.max(), &core.config)
     }
 
     /// The store's figures.

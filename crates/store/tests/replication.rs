@@ -312,7 +312,10 @@ async fn played(master: &Node, end: i64) -> (DuplexStream, JoinHandle<LinkError>
 async fn receive(stream: &mut DuplexStream, end: i64) {
     let mut buffer = bytes::BytesMut::new();
     loop {
-        while let Some(frame) = wire::take(&mut buffer).unwrap() {
+        while let Some(incoming) = wire::take(&mut buffer).unwrap() {
+            let wire::Incoming::Log(frame) = incoming else {
+                panic!("a note to one that said no hello");
+            };
             if frame.offset + frame.body.len() as i64 == end {
                 return;
             }
@@ -389,7 +392,13 @@ async fn disk_and_slave_are_both_waited_for() {
 async fn what_was_not_sent_is_not_acknowledged() {
     let master = sync_master(60_000);
     master.store.put(message("T", 0, b"x", "")).unwrap();
-    for bogus in [i64::MAX, -1, master.end() + 1, i64::from_be_bytes(*b"GET / HT")] {
+    for bogus in [
+        i64::MAX,
+        -2,
+        i64::MIN,
+        master.end() + 1,
+        i64::from_be_bytes(*b"GET / HT"),
+    ] {
         let (mut ours, theirs) = duplex(100);
         let m = Master::new(master.store.clone(), options());
         let serving = tokio::spawn(async move { m.serve(theirs, "scanner").await });
@@ -473,9 +482,14 @@ async fn a_slave_comes_back_by_itself_and_leaves_a_silent_master() {
     );
     let running = tokio::spawn(following.run(address, stop.clone()));
     let (mut first, _) = silent.accept().await.unwrap();
-    let mut report = [0; 8];
-    first.read_exact(&mut report).await.unwrap();
-    assert_eq!(report, wire::report(0), "the first report comes at once");
+    let mut words = [0; 8 * (wire::HELLO_WORDS + 1)];
+    first.read_exact(&mut words).await.unwrap();
+    assert_eq!(words[..8], [0xff; 8], "a hello first");
+    assert_eq!(
+        words[8 * wire::HELLO_WORDS..],
+        [0; 8],
+        "and the first report at once"
+    );
     let (_second, _) = silent.accept().await.unwrap();
     // Told of the real one, it follows that.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -5,7 +5,7 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -18,17 +18,28 @@ use crate::{BrokerRole, PutStatus, StoreConfig, core::Core, flush::GroupCommit, 
 pub struct Replica {
     /// Its address, `host:port` of its side of the connection.
     pub address: String,
+    /// Its broker id, if it told one: ours does, Java's can't.
+    pub broker_id: Option<u32>,
     /// It has the log up to here.
     pub ack_offset: i64,
     /// Bytes of the log that it lacks.
     pub behind_bytes: i64,
+    /// Whether it counts for sends that wait for a replica: it lacks less than `haSlaveFallbehindMax`.
+    pub in_sync: bool,
+    /// Time since its last report.
+    pub silent: Duration,
+    /// Time since it connected.
+    pub connected: Duration,
 }
 
 #[derive(Debug)]
 struct Live {
     id: u64,
     address: String,
+    broker_id: Option<u32>,
     end: i64,
+    since: Instant,
+    heard: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -81,11 +92,19 @@ impl Replicas {
     }
 
     /// A replica has said for the first time how far it is. It counts until what this returns is dropped.
-    pub(crate) fn join(core: &Arc<Core>, address: String, end: i64) -> Member {
+    pub(crate) fn join(core: &Arc<Core>, address: String, broker_id: Option<u32>, end: i64) -> Member {
         let mut table = core.replicas.table.lock();
         table.next += 1;
         let id = table.next;
-        table.live.push(Live { id, address, end });
+        let now = Instant::now();
+        table.live.push(Live {
+            id,
+            address,
+            broker_id,
+            end,
+            since: now,
+            heard: now,
+        });
         drop(table);
         Member {
             core: core.clone(),
@@ -93,12 +112,16 @@ impl Replicas {
         }
     }
 
-    pub(crate) fn list(&self, log_end: i64) -> Vec<Replica> {
+    pub(crate) fn list(&self, log_end: i64, config: &StoreConfig) -> Vec<Replica> {
         let table = self.table.lock();
         let rows = table.live.iter().map(|l| Replica {
             address: l.address.clone(),
+            broker_id: l.broker_id,
             ack_offset: l.end,
             behind_bytes: (log_end - l.end).max(0),
+            in_sync: log_end - l.end < config.ha_slave_fallbehind_max,
+            silent: l.heard.elapsed(),
+            connected: l.since.elapsed(),
         });
         rows.collect()
     }
@@ -119,6 +142,7 @@ impl Member {
             let mut table = replicas.table.lock();
             if let Some(live) = table.live.iter_mut().find(|l| l.id == self.id) {
                 live.end = live.end.max(end);
+                live.heard = Instant::now();
             }
             table.best()
         };

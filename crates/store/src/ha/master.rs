@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use ferromq_protocol::crc::crc31;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
     net::TcpListener,
@@ -23,12 +24,15 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     LinkError, Options,
     ack::{Member, Replicas},
-    wire,
+    wire::{self, Hello, Note, Verdict},
 };
 use crate::{Store, core::Core};
 
 /// A slave that lacks more than this is sent bytes that may have to come from the disk: they're read on a thread that can wait.
 const COLD: i64 = 64 << 20;
+
+/// How often our slave, as long as it's behind, is told how long the log is.
+const TELL: Duration = Duration::from_millis(100);
 
 /// Sends the log to slaves.
 #[derive(Debug)]
@@ -44,18 +48,43 @@ struct Link {
     heartbeat: Duration,
     /// Log offset of the next byte to send.
     next: AtomicI64,
+    /// The slave understands notes.
+    notes: bool,
 }
 
-async fn read_report(reader: &mut (impl AsyncRead + Unpin), patience: Duration) -> Result<i64, LinkError> {
+async fn read_word(reader: &mut (impl AsyncRead + Unpin), patience: Duration) -> Result<i64, LinkError> {
     let mut report = [0; wire::REPORT_LEN];
     match timeout(patience, reader.read_exact(&mut report)).await {
         Err(_) => Err(LinkError::Silent(patience)),
         Ok(Err(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(LinkError::Closed),
         Ok(Err(error)) => Err(error.into()),
-        Ok(Ok(_)) => match i64::from_be_bytes(report) {
-            end if end < 0 => Err(LinkError::Offset(end)),
-            end => Ok(end),
-        },
+        Ok(Ok(_)) => Ok(i64::from_be_bytes(report)),
+    }
+}
+
+async fn read_report(reader: &mut (impl AsyncRead + Unpin), patience: Duration) -> Result<i64, LinkError> {
+    match read_word(reader, patience).await? {
+        end if end < 0 => Err(LinkError::Offset(end)),
+        end => Ok(end),
+    }
+}
+
+/// The first report, and the hello that our slave says in front of it.
+async fn read_first(
+    reader: &mut (impl AsyncRead + Unpin),
+    patience: Duration,
+) -> Result<(Option<Hello>, i64), LinkError> {
+    match read_word(reader, patience).await? {
+        wire::HELLO => {
+            let mut words = [0; wire::HELLO_WORDS - 1];
+            for word in &mut words {
+                *word = read_word(reader, patience).await?;
+            }
+            let hello = Hello::decode(&words).ok_or(LinkError::Offset(wire::HELLO))?;
+            Ok((Some(hello), read_report(reader, patience).await?))
+        }
+        end if end < 0 => Err(LinkError::Offset(end)),
+        end => Ok((None, end)),
     }
 }
 
@@ -131,16 +160,23 @@ impl Master {
     ) -> ControlFlow<(bool, LinkError), std::convert::Infallible> {
         let core = self.store.core();
         let (mut reader, mut writer) = split(stream);
-        let first = match read_report(&mut reader, self.options.housekeeping).await {
+        let stranger = |error| ControlFlow::Break((false, error));
+        let (hello, first) = match read_first(&mut reader, self.options.housekeeping).await {
             Ok(first) => first,
-            Err(error) => return ControlFlow::Break((false, error)),
+            Err(error) => return stranger(error),
         };
+        if let Some(hello) = hello
+            && let Err(error) = self.welcome(&mut writer, hello, first).await
+        {
+            return stranger(error);
+        }
         let start = match start_offset(core, first) {
             Ok(start) => start,
-            Err(error) => return ControlFlow::Break((false, error)),
+            Err(error) => return stranger(error),
         };
-        tracing::info!(peer, at = first, start, "a slave is connected");
-        let member = Replicas::join(core, peer.to_owned(), first);
+        let id = hello.map(|h| h.broker_id).filter(|id| *id != 0);
+        tracing::info!(peer, id, at = first, start, "a slave is connected");
+        let member = Replicas::join(core, peer.to_owned(), id, first);
         // It may be all that a waiting send needs.
         member.reached(first);
         let link = Link {
@@ -148,12 +184,101 @@ impl Master {
             batch: self.options.batch.clamp(1, wire::MAX_BODY),
             heartbeat: self.options.heartbeat,
             next: AtomicI64::new(start),
+            notes: hello.is_some(),
         };
         let error = tokio::select! {
             error = link.hear(&mut reader, &member, self.options.housekeeping) => error,
             error = link.send(&mut writer) => error,
         };
         ControlFlow::Break((true, error))
+    }
+
+    /// Tells our slave whether it may follow.
+    async fn welcome(
+        &self,
+        writer: &mut (impl AsyncWrite + Unpin),
+        hello: Hello,
+        end: i64,
+    ) -> Result<(), LinkError> {
+        let (core, group) = (self.store.core().clone(), self.options.group_sum());
+        // The slave's last bytes may have to come from the disk.
+        let note = tokio::task::spawn_blocking(move || judge(&core, group, &hello, end))
+            .await
+            .map_err(|e| LinkError::Disk(format!("reading the log failed: {e}")))?;
+        let mut bytes = Vec::new();
+        note.put(&mut bytes);
+        writer.write_all(&bytes).await?;
+        writer.flush().await?;
+        match note.verdict {
+            Verdict::Go => Ok(()),
+            Verdict::TooOld => Err(LinkError::TooOld {
+                wanted: end,
+                first: note.first,
+            }),
+            Verdict::Beyond => Err(LinkError::Beyond {
+                reported: end,
+                known: note.end,
+            }),
+            Verdict::Parted => Err(LinkError::Parted { end }),
+            Verdict::OtherGroup => Err(LinkError::OtherGroup),
+            Verdict::FileSize => Err(LinkError::FileSize {
+                here: self.store.config().commit_log_file_size,
+            }),
+            Verdict::Unknown(n) => Err(LinkError::Verdict(n)),
+        }
+    }
+}
+
+/// Whether a slave whose log ends at `end` may follow.
+fn judge(core: &Core, group: u32, hello: &Hello, end: i64) -> Note {
+    let (first, max) = (core.log.min(), core.log.max());
+    let verdict = if hello.group != 0 && group != 0 && hello.group != group {
+        Verdict::OtherGroup
+    } else if hello.file_size != core.config.commit_log_file_size {
+        Verdict::FileSize
+    } else if end == 0 {
+        Verdict::Go
+    } else if end > max {
+        Verdict::Beyond
+    } else if end <= first {
+        // Nothing is left here that its last bytes could be compared with.
+        Verdict::TooOld
+    } else {
+        let from = (end as u64).saturating_sub(u64::from(hello.tail_len));
+        match tail(core, from, end as u64) {
+            Some(sum) if sum == hello.tail_crc && hello.tail_len > 0 => Verdict::Go,
+            // The cleaner was faster.
+            None if core.log.min() >= end => Verdict::TooOld,
+            _ => Verdict::Parted,
+        }
+    };
+    Note {
+        verdict,
+        first,
+        end: max,
+    }
+}
+
+/// Checksum of the log from `from` to `to`, which are in one file.
+fn tail(core: &Core, from: u64, to: u64) -> Option<u32> {
+    let (segment, range) = core.log.rest_of_file(from)?;
+    let bytes = segment.slice(range.start..to.min(range.end))?;
+    (bytes.len() as u64 == to - from).then(|| crc31(bytes) as u32)
+}
+
+/// What our slave says before its first report, `end`.
+pub(super) fn hello(core: &Core, options: &Options, end: i64) -> Hello {
+    let size = core.config.commit_log_file_size;
+    let to = end.max(0) as u64;
+    let base = to.saturating_sub(1) / size * size;
+    let from = base.max(to.saturating_sub(wire::TAIL));
+    let sum = if to == 0 { None } else { tail(core, from, to) };
+    Hello {
+        file_size: size,
+        tail_len: if sum.is_some() { (to - from) as u32 } else { 0 },
+        tail_crc: sum.unwrap_or(0),
+        broker_id: options.broker_id,
+        group: options.group_sum(),
     }
 }
 
@@ -197,6 +322,7 @@ impl Link {
         let mut frame = Vec::with_capacity(wire::HEAD_LEN + self.batch);
         let mut last = Instant::now();
         let mut told_end = false;
+        let mut noted = Instant::now();
         loop {
             let appended = self.core.replicas.appended.notified();
             tokio::pin!(appended);
@@ -206,11 +332,21 @@ impl Link {
             let behind = self.core.log.max() - next;
             frame.clear();
             if behind > 0 {
+                if self.notes && behind > self.batch as i64 && noted.elapsed() >= TELL {
+                    noted = Instant::now();
+                    Note {
+                        verdict: Verdict::Go,
+                        first: self.core.log.min(),
+                        end: next + behind,
+                    }
+                    .put(&mut frame);
+                }
+                let before = frame.len() + wire::HEAD_LEN;
                 frame = match self.fill(frame, next, behind > COLD).await {
                     Ok(frame) => frame,
                     Err(error) => return error,
                 };
-                let sent = (frame.len() - wire::HEAD_LEN) as i64;
+                let sent = (frame.len() - before) as i64;
                 // Before it's written: the slave may answer at once.
                 self.next.store(next + sent, Ordering::Release);
             } else {

@@ -1,19 +1,27 @@
 //! Classic replication: a master's log, byte by byte, to its slaves.
 //!
 //! What holds: a slave's log is a prefix of its master's; what a slave has reported is in its page cache, not necessarily
-//! on its disk; only slaves whose connection lives count when a send waits. There are no epochs: a slave whose log has parted
-//! from its master's is refused, not repaired.
+//! on its disk; only slaves whose connection lives count when a send waits.
+//!
+//! Between our brokers the slave shows its log's last bytes before it gets any more ([`wire`]). One whose log has parted from
+//! its master's is refused, not repaired: what only it has may be wanted. One whose log ends before the master's first file
+//! starts anew by itself ([`copy`]); what it had is deleted when the copy is whole.
 
 pub(crate) mod ack;
+pub(crate) mod copy;
+mod figures;
 mod master;
 mod slave;
 pub mod wire;
 
 use std::{io, time::Duration};
 
+use ferromq_protocol::crc::crc31;
+
 pub use ack::Replica;
+pub use figures::{FollowFigures, FollowState, Following};
 pub use master::Master;
-pub use slave::{Following, Slave};
+pub use slave::Slave;
 
 use crate::{WriteRefusal, commit_log::RawError};
 
@@ -32,6 +40,21 @@ pub struct Options {
     pub connect: Duration,
     /// Pause of a slave before it connects again. Default 5 s.
     pub retry: Duration,
+    /// Name of the broker group; a master and a slave that both tell one and differ stay apart. Empty: not told.
+    pub group: String,
+    /// Broker id that a slave tells its master. Default 0, which is none.
+    pub broker_id: u32,
+}
+
+impl Options {
+    /// Checksum of the group's name; 0 if there's none.
+    fn group_sum(&self) -> u32 {
+        match self.group.as_bytes() {
+            [] => 0,
+            // 0 means that it isn't told.
+            name => (crc31(name) as u32).max(1),
+        }
+    }
 }
 
 impl Default for Options {
@@ -43,6 +66,8 @@ impl Default for Options {
             connections: 256,
             connect: Duration::from_secs(5),
             retry: Duration::from_secs(5),
+            group: String::new(),
+            broker_id: 0,
         }
     }
 }
@@ -83,6 +108,40 @@ pub enum LinkError {
         /// The first byte there is.
         first: i64,
     },
+    /// A slave whose last bytes are not this log's.
+    #[error(
+        "the last bytes of the slave's log, before {end}, are not those of this log: the two have parted ways; delete the slave's store and start it again, unless it has what is wanted"
+    )]
+    Parted {
+        /// The end of the slave's log.
+        end: i64,
+    },
+    /// Master and slave are of two groups.
+    #[error(
+        "master and slave are of different broker groups: the slave's brokerClusterName and brokerName must be the master's; look at haMasterAddress"
+    )]
+    OtherGroup,
+    /// Log files of two lengths.
+    #[error(
+        "master and slave have log files of different lengths: mappedFileSizeCommitLog must be the same at both, here it is {here}"
+    )]
+    FileSize {
+        /// The length here, bytes.
+        here: u64,
+    },
+    /// The master can't continue this log, but has a newer one to give.
+    #[error(
+        "this log ends at {end}, and the master's begins at {first}: it is set aside and the master's copied anew"
+    )]
+    NeedsCopy {
+        /// The end of the log here.
+        end: i64,
+        /// Where the master's begins.
+        first: i64,
+    },
+    /// A master that is newer than this slave.
+    #[error("the master gave answer {0}, which this version does not know; bring both to the same version")]
+    Verdict(i64),
     /// A frame of an impossible size.
     #[error("a frame of {0} bytes; at most {max} are possible", max = wire::MAX_BODY)]
     FrameSize(i32),
