@@ -51,8 +51,9 @@ unit: ## unit and integration tests of the crates
 	cargo test --workspace
 
 .PHONY: interop
-interop: ## the official Java client and Java's own store against our broker, on loopback
+interop: ## the official Java and Go clients and Java's own store against our broker, on loopback
 	@e2e/java/build.sh
+	@e2e/go/build.sh
 	cargo build -p ferromq-broker -p ferromq-namesrv -p ferroctl
 	cargo test -p ferromq-e2e --features interop --test interop
 

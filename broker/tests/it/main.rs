@@ -7,6 +7,7 @@ mod bad_input;
 mod clients;
 mod offsets;
 mod process;
+mod protocol_doc;
 mod pull;
 mod register;
 mod replication;

@@ -4,6 +4,9 @@ macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $value:literal,)*) => {
         $($(#[$doc])* #[doc = concat!("`", stringify!($name), "`, ", stringify!($value), ".")] pub const $name: i32 = $value;)*
 
+        /// All codes with their Java names, in order.
+        pub const ALL: &[(i32, &str)] = &[$(($value, stringify!($name)),)*];
+
         /// The Java name of a code.
         pub fn name(code: i32) -> Option<&'static str> {
             match code {

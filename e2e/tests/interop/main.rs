@@ -4,6 +4,7 @@
 //! Needs a JDK with Maven, and our binaries: `cargo build -p ferromq-broker -p ferromq-namesrv` first.
 
 mod common;
+mod go;
 mod golden;
 mod replication;
 mod stores;
