@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use ferromq_daemon::http::Http;
-use ferromq_daemon::limits;
+use ferromq_daemon::limits::{self, Shares};
 use ferromq_daemon::logging::Handle;
 use ferromq_protocol::body::{ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable};
 use ferromq_remoting::{
-    Client, ClientConfig, ClientTls, Conn, ConnEvents, Dispatch, Limits, Server, ServerConfig, ServerTls,
-    TlsSettings,
+    Client, ClientConfig, ClientTls, Conn, ConnEvents, Dispatch, Limits, RpcHook, Server, ServerConfig,
+    ServerTls, TlsSettings,
 };
 use ferromq_store::ha::Slave;
 use ferromq_store::{BrokerRole, Hooks, Progress, Store, StoreConfig};
@@ -26,6 +26,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::acl::{Acl, Signer};
 use crate::clock::now_ms;
 use crate::config::{BrokerSettings, SharedSettings, host_port};
 use crate::core::{Core, Files, Identity, Parts, system_topics};
@@ -258,6 +259,7 @@ async fn start(
                 held,
                 store.clone(),
                 http,
+                shares,
                 tasks,
             )
             .await
@@ -286,6 +288,7 @@ async fn serve(
     held: Arc<LongPoll>,
     store: Store,
     http: Option<SocketAddr>,
+    shares: Shares,
     tasks: &Tasks,
 ) -> anyhow::Result<Started> {
     let now = now_ms();
@@ -293,10 +296,15 @@ async fn serve(
     let names = settings.name_servers()?;
     let (files, topics, groups, offsets) = load_tables(&settings, &identity, now)?;
     let topics = Arc::new(topics);
+    let acl = settings.acl_enable.then(|| Acl::load(settings.acl_places()));
+    let signer = Signer::of_file(&settings.home().join("conf/tools.yml"))
+        .map_err(anyhow::Error::msg)
+        .context("read the account that this broker signs its own requests with")?;
     let shared: SharedSettings = Arc::new(RwLock::new(Arc::new(settings)));
     let client = Client::new(
         ClientConfig {
             tls: tls.client,
+            hooks: signer.into_iter().map(|hook| hook as Arc<dyn RpcHook>).collect(),
             ..ClientConfig::default()
         },
         Dispatch::none(),
@@ -322,6 +330,7 @@ async fn serve(
         gate,
         registrar: registrar.clone(),
         files,
+        acl: acl.clone(),
         log,
         tasks: tasks.house.clone(),
         now,
@@ -342,7 +351,10 @@ async fn serve(
     if slave.is_none() {
         replication::serve(&core, &tasks.ha, &tasks.ha_stop).await?;
     }
-    let local = listen(&core, tls.server.as_ref(), tasks, deadline)?;
+    if let Some(acl) = acl {
+        tasks.house.spawn(acl.watch(tasks.house_stop.clone()));
+    }
+    let local = listen(&core, tls.server.as_ref(), shares, tasks, deadline)?;
     tasks
         .house
         .spawn(notice::run(core.clone(), tasks.house_stop.clone()));
@@ -417,6 +429,7 @@ fn load_tables(settings: &BrokerSettings, identity: &Identity, now: i64) -> anyh
 fn listen(
     core: &Arc<Core>,
     tls: Option<&ServerTls>,
+    shares: Shares,
     tasks: &Tasks,
     deadline: Duration,
 ) -> anyhow::Result<SocketAddr> {
@@ -424,7 +437,6 @@ fn listen(
     let (ip, port) = (settings.bind()?, settings.listen_port);
     let dispatch = processor::dispatch(core);
     let events: Arc<dyn ConnEvents> = Arc::new(Clients(core.clone()));
-    let shares = limits::shares(limits::raise_open_files());
     let config = |name, max_connections| ServerConfig {
         name,
         max_connections,

@@ -15,6 +15,8 @@ use ferromq_daemon::{Options, Properties, settings};
 use ferromq_store::{BrokerRole, DelayLevels, FlushMode, StoreConfig};
 use parking_lot::RwLock;
 
+use crate::acl::Places;
+
 settings! {
     /// Everything that can be set.
     pub struct BrokerSettings {
@@ -103,6 +105,12 @@ settings! {
         server_channel_max_idle_time_seconds: u64 = 120, "serverChannelMaxIdleTimeSeconds", range: 1..=86_400, unit: "s";
         /// Length of the kernel's queue of new connections.
         server_socket_backlog: i32 = 1_024, "serverSocketBacklog", range: 1..=65_535;
+        /// Whether requests must be signed by an account that may make them.
+        acl_enable: bool = false, "aclEnable", important: true;
+        /// Directory with `conf/plain_acl.yml`, `conf/acl` and `conf/tools.yml`. Empty: `ROCKETMQ_HOME`, else the store.
+        rocketmq_home: String = String::new(), "rocketmqHome";
+        /// The file that new accounts go to, seen from rocketmqHome.
+        acl_plain_file: String = "conf/plain_acl.yml".to_owned(), "aclPlainFile";
         /// Keys that request 25 may not change, with `;` between them.
         config_black_list: String = "configBlackList;brokerConfigPath".to_owned(), "configBlackList";
 
@@ -195,7 +203,7 @@ settings! {
         flush_delay_offset_interval: u64 = 10_000, "flushDelayOffsetInterval", range: 10..=3_600_000, unit: "ms";
     }
     without_effect {
-        "rocketmqHome" = "", "brokerConfigPath" = "", "haListenPort" = "10912",
+        "brokerConfigPath" = "", "haListenPort" = "10912",
         "rmqAddressServerDomain" = "jmenv.tbsite.net", "rmqAddressServerSubGroup" = "nsaddr",
         "sendMessageThreadPoolNums" = "4", "putMessageFutureThreadPoolNums" = "4",
         "pullMessageThreadPoolNums" = "20", "processReplyMessageThreadPoolNums" = "20",
@@ -246,7 +254,6 @@ settings! {
         "enableDLegerCommitLog" unless "false":
             "this broker keeps its own log and does not take part in DLedger groups; remove the key",
         "messageStorePlugIn" unless "": "Java classes cannot be loaded into this broker; remove the key",
-        "aclEnable" unless "false": "access control is not part of this version; starting without it would leave the broker open",
         "useTLS" unless "false": "the broker's outgoing connections are encrypted by -Dtls.enable=true, or by tls.enable=true in the file that -Dtls.config.file names",
         "fetchNamesrvAddrByAddressServer" unless "false":
             "lists of name servers from an address server are not part of this version; set namesrvAddr",
@@ -260,11 +267,12 @@ settings! {
 pub(crate) type SharedSettings = Arc<RwLock<Arc<BrokerSettings>>>;
 
 /// Java system properties that are understood with `-D`, beside any settings key.
-const DEFINES: [&str; 4] = [
+const DEFINES: [&str; 5] = [
     "rocketmq.namesrv.addr",
     "user.home",
     "namesrv.listenPort",
     "rocketmq.home.dir",
+    "rocketmq.acl.plain.file",
 ];
 
 impl BrokerSettings {
@@ -308,6 +316,14 @@ impl BrokerSettings {
                     .with_context(|| format!("in -D{key}={value}"))?;
                 notes.add(key, taken);
             }
+        }
+        if let Some(home) = options.define("rocketmq.home.dir") {
+            settings.rocketmq_home = home.to_owned();
+        } else if settings.rocketmq_home.is_empty() {
+            settings.rocketmq_home = std::env::var("ROCKETMQ_HOME").unwrap_or_default();
+        }
+        if let Some(file) = options.define("rocketmq.acl.plain.file") {
+            settings.acl_plain_file = file.to_owned();
         }
         if let Some(list) = &options.namesrv {
             settings.namesrv_addr.clone_from(list);
@@ -384,6 +400,26 @@ impl BrokerSettings {
     /// Directory of the store.
     pub fn root(&self) -> PathBuf {
         PathBuf::from(&self.store_path_root_dir)
+    }
+
+    /// Directory that Java calls ROCKETMQ_HOME.
+    pub(crate) fn home(&self) -> PathBuf {
+        let home = self.rocketmq_home.trim();
+        if home.is_empty() {
+            self.root()
+        } else {
+            PathBuf::from(home)
+        }
+    }
+
+    /// Where accounts are.
+    pub(crate) fn acl_places(&self) -> Places {
+        Places {
+            plain: self
+                .home()
+                .join(self.acl_plain_file.trim().trim_start_matches('/')),
+            folder: self.home().join("conf/acl"),
+        }
     }
 
     /// What the store is told.
@@ -551,7 +587,6 @@ mod tests {
         for (text, word) in [
             ("enableDLegerCommitLog=true", "DLedger"),
             ("messageStorePlugIn=a.b.C", "Java classes"),
-            ("aclEnable=true", "access control"),
             ("brokerRole=SLAVE\nbrokerId=0", "above 0"),
             ("brokerRole=KING", "ASYNC_MASTER"),
             ("flushDiskType=MAYBE", "SYNC_FLUSH"),

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::acl::Acl;
 use crate::client_table::ClientTable;
 use crate::config::{BrokerSettings, SharedSettings};
 use crate::group_table::GroupTable;
@@ -79,6 +80,8 @@ pub(crate) struct Core {
     pub(crate) items: ItemStats,
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) files: Files,
+    /// Access control, when it is on.
+    pub(crate) acl: Option<Arc<Acl>>,
     /// Changes the log's level.
     pub(crate) log: Option<Handle>,
     /// Fires when held pulls are to be answered because the broker stops.
@@ -117,6 +120,7 @@ pub(crate) struct Parts {
     pub(crate) gate: Arc<WriteGate>,
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) files: Files,
+    pub(crate) acl: Option<Arc<Acl>>,
     pub(crate) log: Option<Handle>,
     pub(crate) tasks: TaskTracker,
     /// Milliseconds since the epoch.
@@ -151,6 +155,7 @@ impl Core {
             items: ItemStats::default(),
             registrar: parts.registrar,
             files: parts.files,
+            acl: parts.acl,
             log: parts.log,
             stopping: CancellationToken::new(),
             tasks: parts.tasks,

@@ -454,7 +454,14 @@ fn figures(core: &Core) -> String {
     let figures = core.store.figures();
     let (consumers, producers) = core.clients.counts();
     let registered = core.registrar.registered_at().len();
+    let refused = core.acl.as_ref().map_or(0, |acl| acl.refusals());
     page(&[
+        (
+            "access_refused",
+            "Requests that access control refused.",
+            Counter,
+            refused as f64,
+        ),
         (
             "messages_stored",
             "Messages stored for clients.",

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acl;
 mod broker;
 mod client_table;
 mod clock;

@@ -150,6 +150,7 @@ pub const KEYS: &[Key] = &[
     operator("storePathCommitLog", LAYOUT),
     operator("readOnlyCommitLogStorePaths", LAYOUT),
     operator("rocketmqHome", LAYOUT),
+    operator("aclPlainFile", LAYOUT),
     operator("brokerConfigPath", LAYOUT),
     // Not in this version.
     refused("enableDLegerCommitLog", "DLedger is not supported"),

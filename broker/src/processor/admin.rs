@@ -25,7 +25,7 @@ const MAX_QUEUES: i32 = 65_535;
 /// How long an answer waits for the name servers.
 const REGISTER_WAIT: Duration = Duration::from_secs(2);
 
-fn check_master(core: &Core) -> Result<(), Refusal> {
+pub(super) fn check_master(core: &Core) -> Result<(), Refusal> {
     if core.is_slave() {
         return Err(Refusal::system(
             "this broker is a slave: it copies its master's topics and groups; ask the master",

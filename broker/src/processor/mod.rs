@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::core::Core;
 
+mod acl;
 mod admin;
 mod cluster;
 mod consumer;
@@ -21,6 +22,7 @@ mod lock;
 mod offset;
 mod pull;
 mod query;
+mod queue;
 mod reply;
 mod send;
 mod send_back;
@@ -112,6 +114,13 @@ fn parse<T: DeserializeOwned>(request: &Command, what: &str) -> Result<T, Refusa
         .map_err(|error| Refusal::system(format!("the request's body is no {what} in JSON: {error}")))
 }
 
+/// Sends of clients, single and batch.
+const SENDS: [i32; 3] = [
+    code::SEND_MESSAGE,
+    code::SEND_MESSAGE_V2,
+    code::SEND_BATCH_MESSAGE,
+];
+
 /// Quick requests, handled on the connection's task.
 const INLINE: &[(i32, Simple)] = &[
     (code::QUERY_CONSUMER_OFFSET, offset::query),
@@ -140,6 +149,7 @@ const QUERIES: &[(i32, Simple)] = &[
     (code::SEARCH_OFFSET_BY_TIMESTAMP, offset::by_time),
     (code::GET_EARLIEST_MSG_STORETIME, offset::earliest_time),
     (code::GET_TOPIC_STATS_INFO, stats::topic),
+    (code::QUERY_CONSUME_QUEUE, queue::units),
 ];
 
 /// Requests of administrators.
@@ -165,6 +175,14 @@ const ADMINISTRATION: &[(i32, Simple)] = &[
     (code::GET_PRODUCER_CONNECTION_LIST, consumer::producers),
     (code::QUERY_TOPIC_CONSUME_BY_WHO, consumer::groups_of_topic),
     (code::GET_CONSUME_STATS, stats::group),
+    (code::RESUME_CHECK_HALF_MESSAGE, queue::resume_check),
+    (code::REGISTER_FILTER_SERVER, queue::register_filter_server),
+    (code::REGISTER_MESSAGE_FILTER_CLASS, queue::refuse_filter_class),
+    (code::UPDATE_AND_CREATE_ACL_CONFIG, acl::put),
+    (code::DELETE_ACL_CONFIG, acl::delete),
+    (code::UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, acl::put_white_list),
+    (code::GET_BROKER_CLUSTER_ACL_INFO, acl::versions),
+    (code::GET_BROKER_CLUSTER_ACL_CONFIG, acl::all),
 ];
 
 /// Requests of administrators that cannot be refused.
@@ -211,11 +229,10 @@ pub(crate) fn dispatch(core: &Arc<Core>) -> Arc<Dispatch> {
         max_wait: patience,
     });
 
-    for send in [
-        code::SEND_MESSAGE,
-        code::SEND_MESSAGE_V2,
-        code::SEND_BATCH_MESSAGE,
-    ] {
+    if let Some(acl) = &core.acl {
+        table.hook(acl.clone());
+    }
+    for send in SENDS {
         table.on(send, Run::Inline, whole(core, send::handle));
     }
     table.on(code::PULL_MESSAGE, Run::Inline, whole(core, pull::handle));
@@ -240,4 +257,16 @@ pub(crate) fn dispatch(core: &Arc<Core>) -> Arc<Dispatch> {
         table.on(code, Run::On(admin), sure(core, handler));
     }
     table.build()
+}
+
+/// Every code that is served.
+#[cfg(test)]
+pub(crate) fn codes() -> Vec<i32> {
+    let simple = [INLINE, OF_CLIENTS, QUERIES, ADMINISTRATION];
+    SENDS
+        .into_iter()
+        .chain([code::PULL_MESSAGE, code::END_TRANSACTION])
+        .chain(simple.into_iter().flatten().map(|(code, _)| *code))
+        .chain(TABLES.iter().map(|(code, _)| *code))
+        .collect()
 }

@@ -225,6 +225,58 @@ fn ask(core: &Arc<Core>, half: &Record<'_>, time: u32) {
     }
 }
 
+/// Stores a half anew that was put aside, or that was asked about often already, as one that nobody was asked about.
+pub(crate) fn resume(core: &Arc<Core>, half: &Record<'_>) -> Result<(), String> {
+    load(core);
+    if !matches!(half.topic, topics::TRANS_HALF | topics::TRANS_CHECK_MAX_TIME) || real_target(half).is_none()
+    {
+        return Err(format!(
+            "the message is no half message: its topic is {}",
+            half.topic
+        ));
+    }
+    let sent = half.properties_text();
+    let mut text = String::with_capacity(sent.len() + 64);
+    for (name, value) in properties::iter(&sent) {
+        if !matches!(
+            name,
+            prop::TRANSACTION_CHECK_TIMES | prop::TRAN_PREPARED_QUEUE_OFFSET
+        ) {
+            push(&mut text, name, value);
+        }
+    }
+    push(&mut text, prop::TRANSACTION_CHECK_TIMES, "0");
+    let message = PutMessage {
+        topic: topics::TRANS_HALF,
+        queue_id: QUEUE,
+        properties: &text,
+        ..copy_of(half)
+    };
+    if half.topic == topics::TRANS_CHECK_MAX_TIME {
+        core.store.put(message).map_err(|error| error.to_string())?;
+        return Ok(());
+    }
+    // One that is still open is replaced by its copy, so that it is not decided twice.
+    let Some(claimed) = core.transactions.lock().begin(half.queue_offset) else {
+        return Err("the transaction is decided already".to_owned());
+    };
+    let put = match core.store.put(message) {
+        Ok(put) => put,
+        Err(error) => {
+            core.transactions.lock().give_up(claimed);
+            return Err(error.to_string());
+        }
+    };
+    let op = put_op(core, claimed);
+    let mut ledger = core.transactions.lock();
+    ledger.moved(claimed, put.queue_offset);
+    match op {
+        Ok(op) => ledger.decided(claimed, op.queue_offset),
+        Err(_) => ledger.decided_without_op(claimed),
+    }
+    Ok(())
+}
+
 /// Asks one connected producer of the half's group.
 fn send_check(core: &Arc<Core>, half: &Record<'_>, text: &str, queue_offset: i64, physical_offset: i64) {
     let Some((topic, queue_id)) = real_target(half) else {

@@ -3,14 +3,14 @@
 use ferromq_daemon::Properties;
 use ferromq_protocol::Command;
 use ferromq_protocol::body::{
-    ConsumeStats, GroupList, KvTable, SubscriptionGroupConfig, SubscriptionGroupTable, TopicConfig,
-    TopicConfigTable, TopicStatsTable,
+    ConsumeStats, GroupList, KvTable, QueryConsumeQueueResponseBody, SubscriptionGroupConfig,
+    SubscriptionGroupTable, TopicConfig, TopicConfigTable, TopicStatsTable,
 };
 use ferromq_protocol::code::request;
 use ferromq_protocol::fastjson;
 use ferromq_protocol::header::{
-    CreateTopic, DeleteSubscriptionGroup, GetConsumeStats, OffsetResponse, QueryMessage, TopicHeader,
-    ViewBrokerStats,
+    CreateTopic, DeleteSubscriptionGroup, GetConsumeStats, OffsetResponse, QueryConsumeQueue, QueryMessage,
+    TopicHeader, ViewBrokerStats,
 };
 
 use crate::offsets::update;
@@ -304,5 +304,57 @@ async fn cleaning_leaves_known_topics_alone() {
     let delay = rig.peer.ok(Command::request(request::GET_ALL_DELAY_OFFSET)).await;
     assert!(delay.body.starts_with(b"{\"offsetTable\":{"));
     assert!(delay.header::<OffsetResponse>().is_err());
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn units_of_a_queue_are_shown_and_bounded() {
+    let rig = Rig::start().await;
+    for n in 0..3 {
+        rig.peer
+            .ok(send_command("T", 0, &format!("{n}"), "TAGS\u{1}a\u{2}"))
+            .await;
+    }
+    rig.peer.drain("T", 0, 0, 3).await;
+    let ask = |topic, index, count| {
+        Command::request(request::QUERY_CONSUME_QUEUE).with_header(&QueryConsumeQueue {
+            topic,
+            queue_id: 0,
+            index,
+            count,
+            consumer_group: Some("nobody"),
+        })
+    };
+    for (index, count, units) in [(0, 2, 2), (1, i32::MAX, 2), (2, 1, 1)] {
+        let answer = rig.peer.ok(ask("T", index, count)).await;
+        let body: QueryConsumeQueueResponseBody = fastjson::from_slice(&answer.body).unwrap();
+        assert_eq!((body.min_queue_index, body.max_queue_index), (0, 3));
+        assert_eq!(body.queue_data.len(), units);
+        assert_eq!(body.filter_data.as_deref(), Some("nobody@T is not online!"));
+        assert!(
+            body.queue_data
+                .iter()
+                .all(|unit| unit.tags_code == 97 && unit.physic_size > 0)
+        );
+    }
+    let answer = rig.peer.ok(ask("T", 3, 1)).await;
+    assert_eq!(answer.remark.as_deref(), Some("Index 3 of 0@T is not exist!"));
+    for (topic, count) in [("Unknown", 1), ("T", -1)] {
+        assert_eq!(rig.peer.call(ask(topic, 0, count)).await.code, 1);
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn filter_servers_may_register_but_classes_are_refused() {
+    let rig = Rig::start().await;
+    let register = Command::request(request::REGISTER_FILTER_SERVER).with_ext("filterServerAddr", "h:1");
+    assert_eq!(rig.peer.ok(register).await.ext.get("filterServerId"), Some("h:1"));
+    let answer = rig
+        .peer
+        .call(Command::request(request::REGISTER_MESSAGE_FILTER_CLASS))
+        .await;
+    assert_eq!(answer.code, 1);
+    assert!(answer.remark.unwrap().contains("SQL92"));
     rig.stop().await;
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+mod acl;
 mod admin;
 mod bad_input;
 mod clients;

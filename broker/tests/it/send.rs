@@ -55,7 +55,7 @@ async fn properties_lose_wait_and_gain_cluster_with_or_without_a_last_separator(
     rig.stop().await;
 }
 
-fn batch_command(topic: &str, bodies: &[&str], properties: &[u8]) -> Command {
+pub(crate) fn batch_command(topic: &str, bodies: &[&str], properties: &[u8]) -> Command {
     let mut body = Vec::new();
     batch::encode(
         bodies.iter().map(|b| BatchMessage {

@@ -4,7 +4,7 @@ use ferromq_protocol::Command;
 use ferromq_protocol::body::{HeartbeatData, ProducerData};
 use ferromq_protocol::code::request;
 use ferromq_protocol::fastjson;
-use ferromq_protocol::header::{CheckTransactionState, EndTransaction};
+use ferromq_protocol::header::{CheckTransactionState, EndTransaction, ResumeCheckHalfMessage};
 use ferromq_protocol::message_id;
 use ferromq_protocol::record::{self, Check, Entry};
 use ferromq_protocol::sysflag::{TRANSACTION_COMMIT, TRANSACTION_ROLLBACK};
@@ -181,5 +181,41 @@ async fn what_nobody_decides_is_put_aside() {
     );
     rig.peer.ok(end(&sent, TRANSACTION_COMMIT)).await;
     assert!(seen(&rig, 0).await.is_empty(), "too late");
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_half_that_was_put_aside_can_be_asked_about_again() {
+    let rig = Rig::start_with(|s| {
+        s.transaction_check_interval = 50;
+        s.transaction_time_out = 0;
+        s.transaction_check_max = 0;
+    })
+    .await;
+    half(&rig, "forgotten").await;
+    let aside = "TRANS_CHECK_MAX_TIME_TOPIC";
+    eventually("it is put aside", || async {
+        rig.peer.max_offset(aside, 0).await == 1
+    })
+    .await;
+    let pulled = rig.peer.call(crate::support::pull_command(aside, 0, 0, 0)).await;
+    let Ok(Entry::Record(found)) = record::parse(&pulled.body, Check::Crc) else {
+        panic!("no record in {pulled:?}");
+    };
+    let id = found.offset_id();
+    let resume = |id: &str| {
+        Command::request(request::RESUME_CHECK_HALF_MESSAGE)
+            .with_header(&ResumeCheckHalfMessage { msg_id: Some(id) })
+    };
+    rig.peer.ok(resume(&id)).await;
+    // Nobody may be asked here (transactionCheckMax=0), so it comes back.
+    eventually("it was looked at again", || async {
+        rig.peer.max_offset(aside, 0).await == 2
+    })
+    .await;
+    let plain = rig.peer.send("T", 1, "plain").await;
+    for wrong in [plain.id.as_str(), "no id"] {
+        assert_eq!(rig.peer.call(resume(wrong)).await.code, 1, "{wrong}");
+    }
     rig.stop().await;
 }

@@ -43,6 +43,6 @@ pub use hooks::{Arrival, ArrivalListener, Dispatched, Dispatcher, Hooks};
 pub use progress::{Progress, Stage};
 pub use requests::{
     Ack, Figures, GetRequest, GetResult, GetStatus, KeyQuery, KeyQueryResult, MessageFilter, NoFilter, Put,
-    PutBatch, PutMessage, PutStatus, PutTotals, QueuePositions, ShutdownReport,
+    PutBatch, PutMessage, PutStatus, PutTotals, QueuePositions, QueueUnit, ShutdownReport,
 };
 pub use store::Store;

@@ -337,6 +337,17 @@ pub struct ShutdownReport {
     pub clean: bool,
 }
 
+/// One unit of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueUnit {
+    /// Log offset of the record.
+    pub physical: i64,
+    /// Bytes of the record.
+    pub size: i32,
+    /// Hash of its tag; deliver time of a delayed message.
+    pub tags_code: i64,
+}
+
 /// Positions of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuePositions {

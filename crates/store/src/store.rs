@@ -11,8 +11,8 @@ use ferromq_protocol::names::topics;
 
 use crate::{
     Figures, GetRequest, GetResult, Hooks, KeyQuery, KeyQueryResult, MessageFilter, OpenError, Progress, Put,
-    PutBatch, PutError, PutMessage, QueuePositions, ReadError, ShutdownError, ShutdownReport, StartError,
-    StoreConfig, WriteRefusal, core::Core, ha::Replica, open,
+    PutBatch, PutError, PutMessage, QueuePositions, QueueUnit, ReadError, ShutdownError, ShutdownReport,
+    StartError, StoreConfig, WriteRefusal, core::Core, ha::Replica, open,
 };
 
 /// The store. Clones share it; when the last one goes without a [`Store::shutdown`], the next start has to recover.
@@ -133,6 +133,30 @@ impl Store {
             .find(topic, queue_id)
             .and_then(|q| q.unit(&core.dispatch.queues.files, offset).ok().flatten());
         unit.is_some_and(|u| !u.is_pre_blank() && !core.is_cold(u.physical))
+    }
+
+    /// Up to `count` units of a queue from an offset, as they are; None for a queue that does not exist.
+    pub fn queue_units(
+        &self,
+        topic: &str,
+        queue_id: i32,
+        offset: i64,
+        count: usize,
+    ) -> Option<Vec<QueueUnit>> {
+        let core = self.core();
+        let queue = core.dispatch.queues.find(topic, queue_id)?;
+        let (min, max) = queue.range();
+        if offset < min || offset >= max {
+            return Some(Vec::new());
+        }
+        let wanted = (offset..max).take(count);
+        let units = wanted.map_while(|at| queue.unit(&core.dispatch.queues.files, at).ok().flatten());
+        let units = units.filter(|unit| !unit.is_pre_blank()).map(|unit| QueueUnit {
+            physical: unit.physical,
+            size: unit.size,
+            tags_code: unit.tags_code,
+        });
+        Some(units.collect())
     }
 
     /// Looks messages up by key.

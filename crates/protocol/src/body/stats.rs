@@ -2,9 +2,31 @@
 
 use std::collections::BTreeMap;
 
-use super::{MessageQueue, bodies};
+use super::{MessageQueue, SubscriptionData, bodies};
 
 bodies! {
+    /// Answer to 321.
+    pub struct QueryConsumeQueueResponseBody {
+        /// Text about the group's filter, or that it is not online.
+        filter_data: Option<String> => "filterData",
+        max_queue_index: i64 => "maxQueueIndex",
+        min_queue_index: i64 => "minQueueIndex",
+        queue_data: Vec<ConsumeQueueData> => "queueData",
+        subscription_data: Option<SubscriptionData> => "subscriptionData",
+    }
+
+    /// One unit of a consume queue.
+    pub struct ConsumeQueueData {
+        bit_map: Option<String> => "bitMap",
+        /// Whether the group's subscription would take the message, as far as the unit tells.
+        eval: bool => "eval",
+        extend_data_json: Option<String> => "extendDataJson",
+        msg: Option<String> => "msg",
+        physic_offset: i64 => "physicOffset",
+        physic_size: i32 => "physicSize",
+        tags_code: i64 => "tagsCode",
+    }
+
     /// Answer to 202.
     pub struct TopicStatsTable {
         offset_table: BTreeMap<MessageQueue, TopicOffset> => "offsetTable",
