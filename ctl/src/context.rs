@@ -1,5 +1,6 @@
 //! What every command needs: the calls, the form of output, and which brokers there are.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use serde::Serialize;
 
 use crate::cli::{Cli, Format, Target};
 use crate::failure::Failure;
+use crate::output::{self, Table};
 
 /// One invocation.
 #[derive(Debug)]
@@ -149,4 +151,31 @@ pub(crate) fn confirm(question: &str, yes: bool) -> anyhow::Result<()> {
         "y" | "yes" => Ok(()),
         _ => Err(anyhow::anyhow!("nothing was done")),
     }
+}
+
+/// Pairs of one server by themselves, of several under their addresses.
+pub(crate) fn print_pairs(
+    cx: &Context,
+    all: &BTreeMap<String, BTreeMap<String, String>>,
+) -> anyhow::Result<()> {
+    if all.len() == 1
+        && let Some(pairs) = all.values().next()
+    {
+        return output::print(cx.format, pairs, |pairs| {
+            let mut table = Table::new(&["key", "value"]);
+            for (key, value) in pairs {
+                table.row([key, value]);
+            }
+            table
+        });
+    }
+    output::print(cx.format, all, |all| {
+        let mut table = Table::new(&["server", "key", "value"]);
+        for (server, pairs) in all {
+            for (key, value) in pairs {
+                table.row([server, key, value]);
+            }
+        }
+        table
+    })
 }

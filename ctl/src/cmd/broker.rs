@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
+use serde::Serialize;
 
-use crate::cli::{self, BrokerConfig, Target};
-use crate::context::{Context, Done, names};
+use super::{connected, probe};
+use crate::cli::{self, BrokerConfig, Clean, Target};
+use crate::context::{Context, Done, names, print_pairs};
 use crate::failure::Failure;
 use crate::output::{self, Table};
 
@@ -14,6 +16,10 @@ pub(crate) async fn run(cx: &Context, command: cli::Broker) -> anyhow::Result<()
         cli::Broker::Status { target } => status(cx, &target).await,
         cli::Broker::Config(BrokerConfig::Get { target, keys }) => get(cx, &target, &keys).await,
         cli::Broker::Config(BrokerConfig::Set { target, settings }) => set(cx, &target, &settings).await,
+        cli::Broker::Clean { what, target } => clean(cx, what, &target).await,
+        cli::Broker::Backlog { broker, level, order } => backlog(cx, &broker, level, order).await,
+        cli::Broker::Producers { broker } => connected::producers_of_broker(cx, &broker).await,
+        cli::Broker::Ping { broker, probe } => probe::send(cx, &broker, Some(&broker), &probe).await,
     }
 }
 
@@ -72,25 +78,82 @@ async fn set(cx: &Context, target: &Target, settings: &[(String, String)]) -> an
     )
 }
 
-/// Pairs of one broker by themselves, of several under their addresses.
-fn print_pairs(cx: &Context, all: &BTreeMap<String, BTreeMap<String, String>>) -> anyhow::Result<()> {
-    if all.len() == 1
-        && let Some(pairs) = all.values().next()
-    {
-        return output::print(cx.format, pairs, |pairs| {
-            let mut table = Table::new(&["key", "value"]);
-            for (key, value) in pairs {
-                table.row([key, value]);
-            }
-            table
-        });
+/// Asks brokers to clean up now.
+pub(crate) async fn clean(cx: &Context, what: Clean, target: &Target) -> anyhow::Result<()> {
+    let brokers = cx.masters(target).await?;
+    for broker in &brokers {
+        let cleaned = match what {
+            Clean::Queues => cx.admin.clean_expired_queues(&broker.address).await,
+            Clean::Topics => cx.admin.clean_unused_topics(&broker.address).await,
+            Clean::Log => cx.admin.delete_expired_commit_log(&broker.address).await,
+        };
+        cleaned.with_context(|| format!("have {} clean up", broker.name))?;
+        eprintln!("{} ({}) cleans up", broker.name, broker.address);
     }
-    output::print(cx.format, all, |all| {
-        let mut table = Table::new(&["broker", "key", "value"]);
-        for (broker, pairs) in all {
-            for (key, value) in pairs {
-                table.row([broker, key, value]);
+    output::print_done(
+        cx.format,
+        &Done {
+            changed: "cleaned",
+            name: None,
+            brokers: names(&brokers),
+        },
+    )
+}
+
+#[derive(Serialize)]
+struct BacklogRow {
+    topic: String,
+    group: String,
+    queue: i32,
+    broker_offset: i64,
+    consumer_offset: i64,
+    behind: i64,
+    last_consumed: i64,
+}
+
+/// How far every group is in every topic of a broker.
+pub(crate) async fn backlog(cx: &Context, broker: &str, level: i64, order: bool) -> anyhow::Result<()> {
+    let list = cx.admin.broker_consume_stats(broker, order).await;
+    let list = list.with_context(|| format!("read the groups' progress from {broker}"))?;
+    let mut rows = Vec::new();
+    for (group, stats) in list.consume_stats_list.into_iter().flatten() {
+        for (queue, offsets) in stats.into_iter().flat_map(|stats| stats.offset_table) {
+            let behind = offsets.broker_offset - offsets.consumer_offset;
+            if behind >= level {
+                rows.push(BacklogRow {
+                    topic: queue.topic,
+                    group: group.clone(),
+                    queue: queue.queue_id,
+                    broker_offset: offsets.broker_offset,
+                    consumer_offset: offsets.consumer_offset,
+                    behind,
+                    last_consumed: offsets.last_timestamp,
+                });
             }
+        }
+    }
+    eprintln!("{} message(s) behind in all", list.total_diff);
+    output::print(cx.format, &rows, |rows| {
+        let heading = [
+            "topic",
+            "group",
+            "queue",
+            "broker at",
+            "group at",
+            "behind",
+            "last consumed",
+        ];
+        let mut table = Table::new(&heading).numbers(&[2, 3, 4, 5]);
+        for row in rows {
+            table.row([
+                row.topic.clone(),
+                row.group.clone(),
+                row.queue.to_string(),
+                row.broker_offset.to_string(),
+                row.consumer_offset.to_string(),
+                row.behind.to_string(),
+                output::time(row.last_consumed),
+            ]);
         }
         table
     })

@@ -7,6 +7,7 @@ use ferromq_client::admin::SubscriptionGroupConfig;
 use ferromq_protocol::names;
 use serde::Serialize;
 
+use super::{connected, offsets};
 use crate::cli::{Group, Target};
 use crate::context::{self, Context, Done, confirm};
 use crate::failure::Failure;
@@ -38,6 +39,19 @@ pub(crate) async fn run(cx: &Context, command: Group) -> anyhow::Result<()> {
             offsets,
             yes,
         } => delete(cx, &group, &target, offsets, yes).await,
+        Group::Config { group } => config(cx, &group).await,
+        Group::Connections { group } => connected::consumers(cx, &group).await,
+        Group::Status { group, client } => connected::status(cx, &group, client.as_deref(), false).await,
+        Group::Reset {
+            group,
+            topic,
+            to,
+            no_force,
+            yes,
+        } => offsets::reset(cx, &group, &topic, to, !no_force, yes).await,
+        Group::CloneOffsets { from, to, topic, yes } => {
+            offsets::clone(cx, &from, &to, topic.as_deref(), yes).await
+        }
         Group::Progress { group, topic } => progress(cx, group.as_deref(), topic.as_deref()).await,
     }
 }
@@ -76,6 +90,43 @@ async fn list(cx: &Context, target: &Target, all: bool) -> anyhow::Result<()> {
                 brokers,
                 row.enabled.to_string(),
                 row.retry_max.to_string(),
+            ]);
+        }
+        table
+    })
+}
+
+/// A group's configuration by broker.
+pub(crate) async fn config(cx: &Context, group: &str) -> anyhow::Result<()> {
+    let mut configs = BTreeMap::new();
+    for broker in cx.masters(&Target::default()).await? {
+        let table = cx.admin.groups(&broker.address).await;
+        let mut table = table.with_context(|| format!("read the groups of {}", broker.name))?;
+        if let Some(config) = table.subscription_group_table.remove(group) {
+            configs.insert(broker.name, config);
+        }
+    }
+    if configs.is_empty() {
+        return Err(Failure::NotFound(format!("no broker has the group {group:?}")).into());
+    }
+    output::print(cx.format, &configs, |configs| {
+        let heading = [
+            "broker",
+            "consume",
+            "broadcast",
+            "from min",
+            "retries",
+            "retry queues",
+        ];
+        let mut table = Table::new(&heading).numbers(&[4, 5]);
+        for (broker, config) in configs {
+            table.row([
+                broker.clone(),
+                config.consume_enable.to_string(),
+                config.consume_broadcast_enable.to_string(),
+                config.consume_from_min_enable.to_string(),
+                config.retry_max_times.to_string(),
+                config.retry_queue_nums.to_string(),
             ]);
         }
         table

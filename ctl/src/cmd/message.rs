@@ -8,6 +8,7 @@ use ferromq_client::admin::KeyQuery;
 use ferromq_client::{Message, ProducerConfig, ReceivedMessage, SendReceipt};
 use serde::Serialize;
 
+use super::{read, trace};
 use crate::cli::{self, Format, MessageExtra};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -15,6 +16,14 @@ use crate::output::{self, Table, time};
 
 pub(crate) async fn run(cx: &Context, command: cli::Message) -> anyhow::Result<()> {
     match command {
+        cli::Message::At {
+            topic,
+            broker,
+            queue,
+            offset,
+        } => read::at(cx, &topic, &broker, queue, offset).await,
+        cli::Message::Print { topic, range } => read::print(cx, &topic, &range).await,
+        cli::Message::Trace { id, topic } => trace::run(cx, &id, &topic).await,
         cli::Message::Send { topic, body, extra } => send(cx, &topic, &body, &extra).await,
         cli::Message::Get { id, body } => get(cx, &id, body).await,
         cli::Message::ByKey {
@@ -104,10 +113,10 @@ impl From<SendReceipt> for Sent {
 }
 
 #[derive(Serialize)]
-struct Shown {
+pub(super) struct Shown {
     topic: String,
-    queue: i32,
-    queue_offset: i64,
+    pub(super) queue: i32,
+    pub(super) queue_offset: i64,
     message_id: String,
     offset_id: String,
     tag: Option<String>,
@@ -115,13 +124,13 @@ struct Shown {
     properties: BTreeMap<String, String>,
     born: i64,
     born_host: String,
-    stored: i64,
+    pub(super) stored: i64,
     store_host: String,
     reconsume_times: i32,
     stored_size: i32,
     body_size: usize,
     /// The body as text; absent if it is not UTF-8.
-    body: Option<String>,
+    pub(super) body: Option<String>,
     body_error: Option<String>,
 }
 
@@ -182,7 +191,11 @@ pub(crate) async fn get(cx: &Context, ids: &str, body_only: bool) -> anyhow::Res
     let [one] = shown.as_slice() else {
         return print_list(cx.format, &shown);
     };
-    output::print(cx.format, one, |one| {
+    print_one(cx.format, one)
+}
+
+pub(super) fn print_one(format: Format, one: &Shown) -> anyhow::Result<()> {
+    output::print(format, one, |one| {
         let mut table = Table::new(&["field", "value"]);
         table.row(["topic", &one.topic]);
         table.row(["queue", &one.queue.to_string()]);
@@ -241,7 +254,7 @@ pub(crate) async fn by_key(
     print_list(cx.format, &shown)
 }
 
-fn print_list(format: Format, shown: &[Shown]) -> anyhow::Result<()> {
+pub(super) fn print_list(format: Format, shown: &[Shown]) -> anyhow::Result<()> {
     output::print(format, &shown, |shown| {
         let mut table = Table::new(&["offset id", "queue", "offset", "stored"]).numbers(&[1, 2]);
         for message in *shown {

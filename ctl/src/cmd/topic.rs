@@ -9,6 +9,7 @@ use ferromq_client::admin::name_server::ORDER_TOPIC_CONFIG;
 use ferromq_protocol::names;
 use serde::Serialize;
 
+use super::{namesrv, rates};
 use crate::cli::{Format, Target, Topic, TopicShape};
 use crate::context::{self, Context, Done, confirm};
 use crate::failure::Failure;
@@ -22,6 +23,11 @@ pub(crate) async fn run(cx: &Context, command: Topic) -> anyhow::Result<()> {
         Topic::Delete { topic, cluster, yes } => delete(cx, &topic, cluster.as_deref(), yes).await,
         Topic::Stats { topic } => stats(cx, &topic).await,
         Topic::Route { topic } => route(cx, &topic).await,
+        Topic::Perm { topic, perm, target } => set_perm(cx, &topic, perm, &target).await,
+        Topic::Clusters { topic } => clusters(cx, &topic).await,
+        Topic::Order(command) => namesrv::order(cx, &command).await,
+        Topic::Allocate { topic, clients } => allocate(cx, &topic, clients).await,
+        Topic::Rates { topic, active } => rates::print(cx, topic.as_deref(), active).await,
     }
 }
 
@@ -359,4 +365,98 @@ pub(crate) async fn route(cx: &Context, topic: &str) -> anyhow::Result<()> {
 pub(crate) async fn route_json(cx: &Context, topic: &str) -> anyhow::Result<()> {
     let route = cx.admin.route(topic).await?;
     output::print(Format::Json, &route, |_| Table::default())
+}
+
+/// Changes the permission and nothing else.
+pub(crate) async fn set_perm(cx: &Context, topic: &str, perm: i32, target: &Target) -> anyhow::Result<()> {
+    let mut changed = Vec::new();
+    for broker in cx.masters(target).await? {
+        let table = cx.admin.topics(&broker.address).await;
+        let mut table = table.with_context(|| format!("read the topics of {}", broker.name))?;
+        let Some(config) = table.topic_config_table.remove(topic) else {
+            continue;
+        };
+        let before = permission(config.perm);
+        let config = TopicConfig { perm, ..config };
+        let set = cx.admin.create_topic(&broker.address, &config).await;
+        set.with_context(|| format!("change the topic on {} ({})", broker.name, broker.address))?;
+        eprintln!("{}: {topic} was {before}, is {}", broker.name, permission(perm));
+        changed.push(broker);
+    }
+    if changed.is_empty() {
+        return Err(Failure::NotFound(format!("no broker asked has the topic {topic:?}")).into());
+    }
+    let brokers = context::names(&changed);
+    output::print_done(
+        cx.format,
+        &Done {
+            changed: "topic",
+            name: Some(topic.to_owned()),
+            brokers,
+        },
+    )
+}
+
+/// The clusters that a topic is in, one a line.
+pub(crate) async fn clusters(cx: &Context, topic: &str) -> anyhow::Result<()> {
+    let route = cx.admin.route(topic).await?;
+    let clusters: BTreeSet<String> = route.broker_datas.into_iter().map(|b| b.cluster).collect();
+    output::print(cx.format, &clusters, |clusters| {
+        let mut table = Table::new(&["cluster"]);
+        for cluster in clusters {
+            table.row([cluster]);
+        }
+        table
+    })
+}
+
+/// Which queues each client would get: as even as possible, in the order of client ids, as Java's default strategy does.
+pub(crate) async fn allocate(cx: &Context, topic: &str, mut clients: Vec<String>) -> anyhow::Result<()> {
+    let mut route = cx.admin.route(topic).await?;
+    route
+        .queue_datas
+        .sort_by(|a, b| a.broker_name.cmp(&b.broker_name));
+    let queues: Vec<String> = route
+        .queue_datas
+        .iter()
+        .flat_map(|of| (0..of.read_queue_nums).map(move |id| format!("{}/{id}", of.broker_name)))
+        .collect();
+    clients.sort();
+    clients.dedup();
+    let shares: std::collections::BTreeMap<String, Vec<String>> = clients
+        .iter()
+        .zip(even_shares(queues.len(), clients.len()))
+        .map(|(client, range)| (client.clone(), queues[range].to_vec()))
+        .collect();
+    output::print(cx.format, &shares, |shares| {
+        let mut table = Table::new(&["client", "queues"]);
+        for (client, queues) in shares {
+            table.row([client.clone(), queues.join(" ")]);
+        }
+        table
+    })
+}
+
+/// Cuts `items` into `parts` ranges; the first ones get one more where it does not come out even.
+fn even_shares(items: usize, parts: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let mut next = 0;
+    (0..parts).map(move |part| {
+        let share = items / parts + usize::from(part < items % parts);
+        let range = next..next + share;
+        next += share;
+        range
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_even_and_whole() {
+        let shares: Vec<_> = even_shares(10, 4).collect();
+        assert_eq!(shares, [0..3, 3..6, 6..8, 8..10]);
+        assert_eq!(even_shares(1, 3).collect::<Vec<_>>(), [0..1, 1..1, 1..1]);
+        assert_eq!(even_shares(0, 2).map(|r| r.len()).sum::<usize>(), 0);
+    }
 }

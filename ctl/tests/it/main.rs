@@ -6,5 +6,6 @@ mod admin;
 mod bench;
 mod cluster;
 mod messages;
+mod mqadmin;
 mod store;
 mod usage;

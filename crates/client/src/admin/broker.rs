@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ferromq_protocol::body::KvTable;
+use ferromq_protocol::body::{BrokerStatsData, ConsumeStatsList, KvTable};
 use ferromq_protocol::code::request;
 use ferromq_protocol::command::Command;
+use ferromq_protocol::header::{GetBrokerConsumeStats, ViewBrokerStats};
 
 use super::{Admin, lines_to_pairs, pairs_to_lines};
 use crate::error::Result;
@@ -35,6 +36,26 @@ impl Admin {
     ) -> Result<()> {
         let request = Command::request(request::UPDATE_BROKER_CONFIG).with_body(pairs_to_lines(settings));
         self.tell(broker, request).await
+    }
+
+    /// How far every group is in every topic of the broker; only ordered consumption, or only the other, as told.
+    pub async fn broker_consume_stats(&self, broker: &str, ordered: bool) -> Result<ConsumeStatsList> {
+        let request = Command::request(request::GET_BROKER_CONSUME_STATS)
+            .with_header(&GetBrokerConsumeStats { is_order: ordered });
+        self.ask_json(broker, request).await
+    }
+
+    /// A statistic of the broker (`TOPIC_PUT_NUMS`, `GROUP_GET_NUMS`, …) for a key: a topic, or `TOPIC@GROUP`.
+    pub async fn broker_stats(&self, broker: &str, name: &str, key: &str) -> Result<BrokerStatsData> {
+        let header = ViewBrokerStats {
+            stats_name: name,
+            stats_key: key,
+        };
+        self.ask_json(
+            broker,
+            Command::request(request::VIEW_BROKER_STATS_DATA).with_header(&header),
+        )
+        .await
     }
 
     /// Deletes commit log files that are past their time, now.

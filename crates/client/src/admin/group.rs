@@ -6,7 +6,9 @@ use ferromq_protocol::body::{
 use ferromq_protocol::code::request;
 use ferromq_protocol::command::Command;
 use ferromq_protocol::fastjson;
-use ferromq_protocol::header::{ConsumerGroupHeader, DeleteSubscriptionGroup, GetConsumeStats, TopicHeader};
+use ferromq_protocol::header::{
+    CloneGroupOffset, ConsumerGroupHeader, DeleteSubscriptionGroup, GetConsumeStats, TopicHeader,
+};
 
 use super::Admin;
 use crate::error::Result;
@@ -62,6 +64,28 @@ impl Admin {
                 consumer_group: group,
             });
         self.ask_json(broker, request).await
+    }
+
+    /// Copies a group's offsets to another group, of one topic or of all. Offsets that the other group has are overwritten.
+    pub async fn clone_group_offsets(
+        &self,
+        broker: &str,
+        from: &str,
+        to: &str,
+        topic: Option<&str>,
+        offline: bool,
+    ) -> Result<()> {
+        let header = CloneGroupOffset {
+            src_group: from,
+            dest_group: to,
+            topic,
+            offline,
+        };
+        self.tell(
+            broker,
+            Command::request(request::CLONE_GROUP_OFFSET).with_header(&header),
+        )
+        .await
     }
 
     /// Groups that consume a topic on a broker: those connected and those with offsets stored.

@@ -7,6 +7,7 @@
 //! * [`name_server`]: routes, clusters, topic lists, write permission, key-value configuration
 //! * [`broker`]: figures and configuration of one broker
 //! * [`topic`], [`group`]: topics and consumer groups of one broker
+//! * [`connected`]: clients of one broker; [`acl`]: its accounts
 //! * [`offset`], [`message`]: places in queues, messages by id and key
 
 use std::time::Duration;
@@ -20,7 +21,9 @@ use crate::config::ClientConfig;
 use crate::error::Result;
 use crate::link::{self, Link};
 
+pub mod acl;
 pub mod broker;
+pub mod connected;
 pub mod group;
 pub mod message;
 pub mod name_server;
@@ -28,12 +31,15 @@ pub mod offset;
 pub mod topic;
 
 pub use ferromq_protocol::body::{
-    BrokerData, ClusterInfo, ConsumeStats, ConsumerConnection, DataVersion, OffsetWrapper, QueueData,
-    SubscriptionGroupConfig, SubscriptionGroupTable, TopicConfig, TopicConfigTable, TopicFilterType,
-    TopicOffset, TopicRouteData, TopicStatsTable,
+    AclConfig, BrokerData, BrokerStatsData, ClusterInfo, ConsumeMessageDirectlyResult, ConsumeStats,
+    ConsumeStatsList, ConsumerConnection, ConsumerRunningInfo, DataVersion, OffsetWrapper, PlainAccessConfig,
+    ProducerConnection, ProducerTable, QueueData, ResetOffsetBody, SubscriptionGroupConfig,
+    SubscriptionGroupTable, TopicConfig, TopicConfigTable, TopicFilterType, TopicOffset, TopicRouteData,
+    TopicStatsTable,
 };
-pub use ferromq_protocol::header::BrokerIdentity;
+pub use ferromq_protocol::header::{BrokerIdentity, UpdateAclConfig};
 
+pub use acl::AclVersion;
 pub use message::KeyQuery;
 
 /// Administrative calls. Cheap to clone; connections are opened when first needed and shared by all clones.

@@ -2,11 +2,14 @@
 //!
 //! Parsing is all that happens here; `cmd` carries the commands out.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+mod mqadmin;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use mqadmin::{Mqadmin, with_mqadmin_case};
 
 /// Administration of RocketMQ clusters from the command line.
 ///
@@ -63,6 +66,15 @@ pub(crate) enum Command {
     /// Messages: send one, look one up
     #[command(subcommand)]
     Message(Message),
+    /// Name servers: configuration and key-value tables, on every one of them
+    #[command(subcommand)]
+    Namesrv(Namesrv),
+    /// Accounts of access control
+    #[command(subcommand)]
+    Acl(Acl),
+    /// Write metadata, configurations or figures of a cluster to JSON files
+    #[command(subcommand)]
+    Export(Export),
     /// A store directory, offline: look at it, check it, see what a start would do. Nothing is written
     #[command(subcommand)]
     Store(Store),
@@ -119,6 +131,156 @@ pub(crate) enum Topic {
     Stats { topic: String },
     /// Show the brokers and queues that the name servers give to clients
     Route { topic: String },
+    /// Change only the permission of a topic, on the brokers chosen
+    Perm {
+        topic: String,
+        /// RW, R or W
+        #[arg(value_parser = permission)]
+        perm: i32,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Tell which clusters have a topic
+    Clusters { topic: String },
+    /// Read or change the order configuration of a topic (broker:queues;…) at every name server
+    #[command(subcommand)]
+    Order(Order),
+    /// Tell which queues each of these clients would get, as Java's default strategy does
+    Allocate {
+        topic: String,
+        /// Client addresses
+        #[arg(required = true, value_delimiter = ',')]
+        clients: Vec<String>,
+    },
+    /// Show rates of a topic and of the groups that consume it
+    Rates {
+        /// Default: all topics
+        topic: Option<String>,
+        /// Leave out those without a message in the last day
+        #[arg(short = 'a', long)]
+        active: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Order {
+    /// Show it
+    Get { topic: String },
+    /// Set it
+    Set {
+        topic: String,
+        /// As BROKER:QUEUES;BROKER:QUEUES
+        value: String,
+    },
+    /// Delete it
+    Delete { topic: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Namesrv {
+    /// Show the configuration of each name server
+    Config,
+    /// Change keys of every name server's configuration
+    Set {
+        #[arg(value_name = "KEY=VALUE", required = true, value_parser = key_value)]
+        settings: Vec<(String, String)>,
+    },
+    /// List a namespace of the key-value tables
+    KvList { namespace: String },
+    /// Set a key in every name server
+    KvPut {
+        namespace: String,
+        key: String,
+        value: String,
+    },
+    /// Delete a key from every name server
+    KvDelete { namespace: String, key: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Acl {
+    /// List the accounts, without their secrets
+    List {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Show the version of the accounts on each broker
+    Version {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Create an account or change what is given of it
+    Set {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        account: Account,
+    },
+    /// Delete an account
+    Delete {
+        #[command(flatten)]
+        target: Target,
+        access_key: String,
+        /// Do not ask
+        #[arg(short = 'y', long)]
+        yes: bool,
+    },
+    /// Set the addresses that need no account
+    WhiteAddresses {
+        #[command(flatten)]
+        target: Target,
+        /// Joined by commas
+        addresses: String,
+    },
+}
+
+/// What an account may do.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Account {
+    #[arg(short = 'a', long)]
+    pub(crate) access_key: String,
+    /// Taken from the environment if it is not given, so that it need not stand in a shell's history
+    #[arg(short = 's', long, env = "FERROCTL_SECRET_KEY", hide_env_values = true)]
+    pub(crate) secret_key: Option<String>,
+    /// Addresses from which the account needs no signature
+    #[arg(short = 'w', long)]
+    pub(crate) white_remote_address: Option<String>,
+    /// PUB, SUB, PUB|SUB or DENY, for topics not named
+    #[arg(short = 'i', long)]
+    pub(crate) default_topic_perm: Option<String>,
+    /// PUB, SUB, PUB|SUB or DENY, for groups not named
+    #[arg(short = 'u', long)]
+    pub(crate) default_group_perm: Option<String>,
+    /// TOPIC=PERM entries joined by commas
+    #[arg(short = 't', long)]
+    pub(crate) topic_perms: Option<String>,
+    /// GROUP=PERM entries joined by commas
+    #[arg(short = 'g', long)]
+    pub(crate) group_perms: Option<String>,
+    /// The account may administer
+    #[arg(short = 'm', long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) admin: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Export {
+    /// Topics and groups
+    Metadata(ExportTo),
+    /// Configurations of name servers and brokers
+    Configs(ExportTo),
+    /// Figures of the brokers
+    Metrics(ExportTo),
+}
+
+/// What to write and where.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ExportTo {
+    /// Only this cluster
+    #[arg(short = 'c', long, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
+    /// Directory for the files
+    #[arg(short = 'f', long, default_value = ".", value_name = "DIR")]
+    pub(crate) dir: PathBuf,
 }
 
 /// Numbers of queues and the permission of a topic.
@@ -158,6 +320,58 @@ pub(crate) enum Broker {
     /// Read and change a running broker's configuration
     #[command(subcommand)]
     Config(BrokerConfig),
+    /// Clean up at once what the broker cleans up by and by
+    Clean {
+        #[arg(value_enum)]
+        what: Clean,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Show how far every group is in every topic of a broker
+    Backlog {
+        /// Address of the broker (host:port)
+        broker: String,
+        /// Only queues that are at least so far behind
+        #[arg(short = 'l', long, default_value_t = 0, value_name = "N")]
+        level: i64,
+        /// Only groups that consume in order
+        #[arg(long)]
+        order: bool,
+    },
+    /// List the producers connected to a broker
+    Producers {
+        /// Address of the broker (host:port)
+        broker: String,
+    },
+    /// Send messages to the topic that has a broker's name and show how long each took
+    Ping {
+        /// Name of the broker
+        broker: String,
+        #[command(flatten)]
+        probe: Probe,
+    },
+}
+
+/// What `broker clean` is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Clean {
+    /// Consume queue files whose messages are gone
+    Queues,
+    /// Queues of topics that the broker does not have
+    Topics,
+    /// Commit log files that are past their time
+    Log,
+}
+
+/// Messages to try with.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Probe {
+    /// Body size in bytes
+    #[arg(short = 's', long, default_value_t = 128, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    pub(crate) size: u32,
+    /// Messages to send
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) count: u32,
 }
 
 #[derive(Debug, Subcommand)]
@@ -220,6 +434,42 @@ pub(crate) enum Group {
         #[arg(short = 'y', long)]
         yes: bool,
     },
+    /// Show a group's configuration on each broker
+    Config { group: String },
+    /// List a group's connected consumers and what they subscribe to
+    Connections { group: String },
+    /// Show what each consumer of a group tells of itself: queues, backlog, rates; and whether they agree
+    Status {
+        group: String,
+        /// Only this client
+        #[arg(short = 'i', long, value_name = "ID")]
+        client: Option<String>,
+    },
+    /// Set a group's offsets of a topic to those of a time
+    Reset {
+        group: String,
+        topic: String,
+        /// now, end, milliseconds since 1970 or yyyy-MM-dd#HH:mm:ss:SSS in UTC
+        #[arg(short = 's', long, value_parser = point_in_time)]
+        to: i64,
+        /// Offsets only go back
+        #[arg(long)]
+        no_force: bool,
+        /// Do not ask
+        #[arg(short = 'y', long)]
+        yes: bool,
+    },
+    /// Copy a group's offsets to another group
+    CloneOffsets {
+        from: String,
+        to: String,
+        /// Only of this topic
+        #[arg(short = 't', long)]
+        topic: Option<String>,
+        /// Do not ask
+        #[arg(short = 'y', long)]
+        yes: bool,
+    },
     /// Show how far a group has come in each queue
     Progress {
         /// The group; default: every group in one line each
@@ -248,6 +498,32 @@ pub(crate) enum Message {
         #[arg(long)]
         body: bool,
     },
+    /// Show the message at an offset of a queue
+    At {
+        topic: String,
+        /// Name of the broker
+        #[arg(short = 'b', long)]
+        broker: String,
+        /// Queue
+        #[arg(short = 'i', long)]
+        queue: i32,
+        /// Offset
+        offset: i64,
+    },
+    /// List messages of a topic as they lie in its queues; no group's offsets are changed
+    Print {
+        topic: String,
+        #[command(flatten)]
+        range: Range,
+    },
+    /// Show what became of a message: who sent it, who consumed it when, from the trace topic
+    Trace {
+        /// The message's unique id
+        id: String,
+        /// Topic that the traces are in
+        #[arg(short = 't', long, default_value = "RMQ_SYS_TRACE_TOPIC")]
+        topic: String,
+    },
     /// List the messages of a topic that carry a key or a unique id
     ByKey {
         topic: String,
@@ -259,6 +535,35 @@ pub(crate) enum Message {
         #[arg(long)]
         unique: bool,
     },
+}
+
+/// Which messages of a topic.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Range {
+    /// Only of this broker (its name)
+    #[arg(short = 'b', long = "broker-name", value_name = "NAME")]
+    pub(crate) broker: Option<String>,
+    /// Only of this queue
+    #[arg(short = 'i', long = "queue", value_name = "ID")]
+    pub(crate) queue: Option<i32>,
+    /// From this offset of each queue
+    #[arg(long, value_name = "OFFSET", conflicts_with = "begin")]
+    pub(crate) from: Option<i64>,
+    /// From this time: milliseconds since 1970 or yyyy-MM-dd#HH:mm:ss:SSS in UTC
+    #[arg(long, value_name = "TIME", value_parser = point_in_time)]
+    pub(crate) begin: Option<i64>,
+    /// Up to this time
+    #[arg(long, value_name = "TIME", value_parser = point_in_time)]
+    pub(crate) end: Option<i64>,
+    /// Only with these tags, joined by ||
+    #[arg(long, value_name = "TAGS")]
+    pub(crate) tags: Option<String>,
+    /// Messages of each queue
+    #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) count: u32,
+    /// Show the bodies as well
+    #[arg(short = 'd', long)]
+    pub(crate) bodies: bool,
 }
 
 /// What a message carries beside its body.
@@ -381,180 +686,6 @@ pub(crate) enum Store {
     },
 }
 
-/// mqadmin's names and flags, so that scripts go on working.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Mqadmin {
-    #[command(name = "topicList", hide = true)]
-    TopicList {
-        /// Also show cluster and consumer groups
-        #[arg(short = 'c', long = "clusterModel")]
-        cluster_model: bool,
-    },
-    #[command(name = "topicRoute", hide = true)]
-    TopicRoute {
-        #[arg(short = 't', long)]
-        topic: String,
-        #[arg(short = 'l', long)]
-        list: bool,
-    },
-    #[command(name = "topicStatus", hide = true)]
-    TopicStatus {
-        #[arg(short = 't', long)]
-        topic: String,
-    },
-    #[command(name = "updateTopic", hide = true)]
-    UpdateTopic {
-        #[arg(short = 't', long)]
-        topic: String,
-        #[command(flatten)]
-        target: Target,
-        #[arg(short = 'r', long = "readQueueNums", default_value_t = 8)]
-        read_queues: i32,
-        #[arg(short = 'w', long = "writeQueueNums", default_value_t = 8)]
-        write_queues: i32,
-        #[arg(short = 'p', long, default_value = "6", value_parser = permission)]
-        perm: i32,
-    },
-    #[command(name = "deleteTopic", hide = true)]
-    DeleteTopic {
-        #[arg(short = 't', long)]
-        topic: String,
-        #[arg(short = 'c', long = "clusterName")]
-        cluster: String,
-    },
-    #[command(name = "clusterList", hide = true)]
-    ClusterList {
-        #[arg(short = 'c', long = "clusterName")]
-        cluster: Option<String>,
-    },
-    #[command(name = "brokerStatus", hide = true)]
-    BrokerStatus {
-        #[command(flatten)]
-        target: Target,
-    },
-    #[command(name = "getBrokerConfig", hide = true)]
-    GetBrokerConfig {
-        #[command(flatten)]
-        target: Target,
-    },
-    #[command(name = "updateBrokerConfig", hide = true)]
-    UpdateBrokerConfig {
-        #[command(flatten)]
-        target: Target,
-        #[arg(short = 'k', long)]
-        key: String,
-        #[arg(short = 'v', long)]
-        value: String,
-    },
-    #[command(name = "wipeWritePerm", hide = true)]
-    WipeWritePerm {
-        /// The broker's name
-        #[arg(short = 'b', long = "brokerName")]
-        broker: String,
-    },
-    #[command(name = "addWritePerm", hide = true)]
-    AddWritePerm {
-        /// The broker's name
-        #[arg(short = 'b', long = "brokerName")]
-        broker: String,
-    },
-    /// Omitted switches keep their defaults, unlike mqadmin's, which turns some of them off
-    #[command(name = "updateSubGroup", hide = true)]
-    UpdateSubGroup {
-        #[command(flatten)]
-        target: Target,
-        #[arg(short = 'g', long = "groupName")]
-        group: String,
-        #[arg(short = 's', long = "consumeEnable", default_value_t = true, action = ArgAction::Set)]
-        enabled: bool,
-        #[arg(short = 'm', long = "consumeFromMinEnable", default_value_t = true, action = ArgAction::Set)]
-        from_min: bool,
-        #[arg(short = 'd', long = "consumeBroadcastEnable", default_value_t = true, action = ArgAction::Set)]
-        broadcast: bool,
-        #[arg(short = 'q', long = "retryQueueNums", default_value_t = 1)]
-        retry_queues: i32,
-        #[arg(short = 'r', long = "retryMaxTimes", default_value_t = 16)]
-        retry_max: i32,
-        #[arg(short = 'i', long = "brokerId", default_value_t = 0)]
-        broker_id: i64,
-        #[arg(short = 'w', long = "whichBrokerWhenConsumeSlowly", default_value_t = 1)]
-        slow_broker_id: i64,
-        #[arg(short = 'a', long = "notifyConsumerIdsChanged", default_value_t = true, action = ArgAction::Set)]
-        notify: bool,
-    },
-    #[command(name = "deleteSubGroup", hide = true)]
-    DeleteSubGroup {
-        #[arg(short = 'g', long = "groupName")]
-        group: String,
-        #[command(flatten)]
-        target: Target,
-        #[arg(short = 'r', long = "removeOffset")]
-        offsets: bool,
-    },
-    #[command(name = "consumerProgress", hide = true)]
-    ConsumerProgress {
-        #[arg(short = 'g', long = "groupName")]
-        group: Option<String>,
-    },
-    #[command(name = "queryMsgById", hide = true)]
-    QueryMsgById {
-        #[arg(short = 'i', long = "msgId")]
-        id: String,
-    },
-    #[command(name = "queryMsgByKey", hide = true)]
-    QueryMsgByKey {
-        #[arg(short = 't', long)]
-        topic: String,
-        #[arg(short = 'k', long = "msgKey")]
-        key: String,
-    },
-    #[command(name = "sendMessage", hide = true)]
-    SendMessage {
-        #[arg(short = 't', long)]
-        topic: String,
-        #[arg(short = 'p', long = "body")]
-        body: String,
-        #[command(flatten)]
-        extra: MessageExtra,
-    },
-}
-
-const MQADMIN: [&str; 17] = [
-    "topicList",
-    "topicRoute",
-    "topicStatus",
-    "updateTopic",
-    "deleteTopic",
-    "clusterList",
-    "brokerStatus",
-    "getBrokerConfig",
-    "updateBrokerConfig",
-    "wipeWritePerm",
-    "addWritePerm",
-    "updateSubGroup",
-    "deleteSubGroup",
-    "consumerProgress",
-    "queryMsgById",
-    "queryMsgByKey",
-    "sendMessage",
-];
-
-/// mqadmin matches names whatever their case; so do we, for its names only. Arguments must be text.
-pub(crate) fn with_mqadmin_case(args: impl IntoIterator<Item = OsString>) -> Result<Vec<String>, String> {
-    let text = |arg: OsString| {
-        arg.into_string()
-            .map_err(|arg| format!("the argument {} is not UTF-8 text", arg.display()))
-    };
-    let mut args: Vec<String> = args.into_iter().map(text).collect::<Result<_, _>>()?;
-    let same = |arg: &str| MQADMIN.iter().find(|name| name.eq_ignore_ascii_case(arg));
-    if let Some(arg) = args.iter_mut().skip(1).find(|arg| same(arg).is_some())
-        && let Some(name) = same(arg)
-    {
-        (*name).clone_into(arg);
-    }
-    Ok(args)
-}
-
 fn seconds(text: &str) -> Result<Duration, String> {
     let value: f64 = text
         .parse()
@@ -582,6 +713,29 @@ fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// A point in time as mqadmin takes it. `end`, like mqadmin's -1, stands for the end of a queue.
+fn point_in_time(text: &str) -> Result<i64, String> {
+    match text {
+        "now" | "currentTimeMillis" => return Ok(jiff::Timestamp::now().as_millisecond()),
+        "end" => return Ok(-1),
+        _ => {}
+    }
+    if let Ok(millis) = text.parse() {
+        return Ok(millis);
+    }
+    let (date, millis) = text.rsplit_once(':').unwrap_or((text, "0"));
+    let time = jiff::civil::DateTime::strptime("%Y-%m-%d#%H:%M:%S", date)
+        .ok()
+        .zip(millis.parse::<u16>().ok().filter(|millis| *millis < 1000));
+    let (time, millis) = time.ok_or_else(|| {
+        format!("{text:?} is no time: now, end, milliseconds since 1970 or yyyy-MM-dd#HH:mm:ss:SSS is needed")
+    })?;
+    let start = time
+        .to_zoned(jiff::tz::TimeZone::UTC)
+        .map_err(|error| error.to_string())?;
+    Ok(start.timestamp().as_millisecond() + i64::from(millis))
+}
+
 fn run_id(text: &str) -> Result<String, String> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if text.is_empty() || text.len() > 32 || !text.chars().all(fine) {
@@ -592,6 +746,8 @@ fn run_id(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use clap::CommandFactory;
 
     use super::*;
@@ -622,9 +778,50 @@ mod tests {
             "updateSubGroup -n a:9876 -c C -g G -s true -m false -d false -r 3",
             "queryMsgById -n a:9876 -i 0A00000100002A9F000000000001E240",
             "sendMessage -n a:9876 -t T -p hello -k key -c tag",
+            "queryMsgByOffset -n a:9876 -t T -b broker-a -i 0 -o 7",
+            "brokerConsumeStats -n a:9876 -b 127.0.0.1:10911 -t 5000 -l 10 -o",
+            "consumeMessage -n a:9876 -t T -b broker-a -i 1 -o 3 -c 5",
+            "cloneGroupOffset -n a:9876 -s G -d H -t T -o",
+            "resetOffsetByTime -n a:9876 -g G -t T -s 2022-01-01#00:00:00:000 -f false",
+            "resetOffsetByTime -n a:9876 -g G -t T -s -1",
+            "updateAclConfig -n a:9876 -c C -a key -s secret -t T=PUB -m true",
+            "printMsgByQueue -n a:9876 -t T -a broker-a -i 0 -p true -d true",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }
+    }
+
+    /// All that mqadmin 4.9.7 registers, but `startMonitoring`: metrics and `/status` are there for that.
+    #[test]
+    fn every_name_of_mqadmin_is_known() {
+        let names = "updateTopic deleteTopic updateSubGroup deleteSubGroup updateBrokerConfig updateTopicPerm \
+                     topicRoute topicStatus topicClusterList brokerStatus queryMsgById queryMsgByKey \
+                     queryMsgByUniqueKey queryMsgByOffset queryMsgTraceById printMsg printMsgByQueue sendMsgStatus \
+                     brokerConsumeStats producerConnection consumerConnection consumerProgress consumerStatus \
+                     cloneGroupOffset producer clusterList topicList updateKvConfig deleteKvConfig wipeWritePerm \
+                     addWritePerm resetOffsetByTime skipAccumulatedMessage updateOrderConf cleanExpiredCQ \
+                     deleteExpiredCommitLog cleanUnusedTopic statsAll allocateMQ checkMsgSendRT clusterRT \
+                     getNamesrvConfig updateNamesrvConfig getBrokerConfig getConsumerConfig queryCq sendMessage \
+                     consumeMessage updateAclConfig deleteAccessConfig clusterAclConfigVersion \
+                     updateGlobalWhiteAddr getAccessConfigSubCommand exportMetadata exportConfigs exportMetrics";
+        let command = Cli::command();
+        let known: Vec<&str> = command
+            .get_subcommands()
+            .filter(|sub| sub.is_hide_set())
+            .map(clap::Command::get_name)
+            .collect();
+        for name in names.split_whitespace() {
+            assert!(known.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_as_mqadmin_reads_them() {
+        assert_eq!(point_in_time("2022-01-01#00:00:00:123"), Ok(1_640_995_200_123));
+        assert_eq!(point_in_time("1640995200123"), Ok(1_640_995_200_123));
+        assert_eq!(point_in_time("end"), Ok(-1));
+        assert!(point_in_time("now").is_ok_and(|now| now > 1_640_995_200_123));
+        assert!(point_in_time("yesterday").is_err());
     }
 
     #[test]
