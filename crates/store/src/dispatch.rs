@@ -46,12 +46,14 @@ pub(crate) enum Phase {
 pub(crate) enum DispatchError {
     Queue(io::Error),
     Index(io::Error),
+    /// The log itself can't be read.
+    Log(io::Error),
 }
 
 impl DispatchError {
     pub(crate) fn source(&self) -> &io::Error {
         match self {
-            Self::Queue(e) | Self::Index(e) => e,
+            Self::Queue(e) | Self::Index(e) | Self::Log(e) => e,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     GetRequest, GetResult, GetStatus, MessageFilter, ReadError,
     consume_queue::{Queue, UNIT, Units},
     core::Core,
-    fs::segment::Segment,
+    fs::{mmap::unreadable, segment::Segment},
 };
 
 /// Bytes of a queue that one read looks at, at least.
@@ -51,6 +51,8 @@ struct Taken {
     count: usize,
     bytes: usize,
     last_physical: i64,
+    /// The first record can't be read.
+    damaged: Option<Arc<Segment>>,
 }
 
 impl Core {
@@ -129,6 +131,12 @@ impl Core {
             _ => return nothing(GetStatus::OffsetFoundNull, Queue::next_file(files, offset)),
         };
         let taken = self.take(request, filter, &units);
+        if let Some(segment) = taken.damaged {
+            return Err(ReadError::Io {
+                path: segment.path().to_owned(),
+                source: unreadable(),
+            });
+        }
         Ok(GetResult {
             status: taken.status,
             next_offset: taken.next,
@@ -149,6 +157,7 @@ impl Core {
         let (mut count, mut bytes, mut next) = (0, 0, offset);
         let mut skip_below = i64::MIN;
         let mut last_physical = i64::MAX;
+        let mut damaged = None;
         for unit in units.iter() {
             if unit.is_pre_blank() || unit.physical < skip_below {
                 if count == 0 {
@@ -176,6 +185,12 @@ impl Core {
             }
             let located = self.log.locate(unit.physical);
             let Some((segment, range)) = located.filter(|(_, r)| r.end - r.start == unit.size as u64) else {
+                if let Some(segment) = self.damaged(unit.physical, unit.size) {
+                    // What came before is given; the next read says why there's no more.
+                    next -= 1;
+                    damaged = (count == 0).then_some(segment);
+                    break;
+                }
                 if count == 0 {
                     status = GetStatus::MessageWasRemoving;
                 }
@@ -205,6 +220,14 @@ impl Core {
             count,
             bytes,
             last_physical,
+            damaged,
         }
+    }
+
+    /// The file of a record that the disk can't read.
+    fn damaged(&self, physical: i64, size: i32) -> Option<Arc<Segment>> {
+        let segment = self.log.segments.find(u64::try_from(physical).ok()?)?;
+        let range = physical as u64..physical.saturating_add(i64::from(size)) as u64;
+        (!segment.is_sound(&range)).then_some(segment)
     }
 }

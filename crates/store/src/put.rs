@@ -18,7 +18,7 @@ use ferromq_protocol::{
 use crate::{
     BrokerRole, FlushMode, Put, PutBatch, PutError, PutMessage, PutStatus,
     commit_log::{AppendError, Encoded},
-    core::Core,
+    core::{Core, Flags},
     fs::crash_safe::is_full,
     requests::Ack,
 };
@@ -241,7 +241,12 @@ impl Core {
                     }
                     return Err(PutError::CreateFile(error));
                 }
-                Err(AppendError::Io(error)) => return Err(PutError::Unknown(error.to_string())),
+                Err(AppendError::Io(error)) => {
+                    // A page of the current file is lost: nothing can be appended behind it either.
+                    self.flags.set(Flags::FLUSH_FAILED);
+                    tracing::error!(%error, "the log cannot be written: no more messages are taken until a restart");
+                    return Err(PutError::Unknown(error.to_string()));
+                }
             }
         };
         self.reput_signal.notify();

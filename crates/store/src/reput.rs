@@ -14,7 +14,7 @@ use crate::{
     BrokerRole,
     core::{Core, Flags},
     dispatch::{DispatchError, Phase, is_queued},
-    fs::crash_safe::is_full,
+    fs::{crash_safe::is_full, mmap::unreadable},
 };
 
 const RETRY: Duration = Duration::from_secs(1);
@@ -44,12 +44,20 @@ impl Core {
                 continue;
             };
             let end = whole.min(range.end as i64);
-            let bytes = segment.slice(range.start..end as u64).unwrap_or(&[]);
+            let bytes = segment.peek(range.start..end as u64).unwrap_or(&[]);
             let mut pos = 0;
             while pos < bytes.len() {
-                match parse(&bytes[pos..], Check::None) {
+                let parsed = parse(&bytes[pos..], Check::None);
+                let size = match &parsed {
+                    Ok(Entry::Record(record)) => record.total_size as usize,
+                    _ => 8.min(bytes.len() - pos),
+                };
+                let start = at as u64 + pos as u64;
+                if !segment.is_sound(&(start..start + size as u64)) {
+                    return Err(DispatchError::Log(unreadable()));
+                }
+                match parsed {
                     Ok(Entry::Record(record)) => {
-                        let size = record.total_size as usize;
                         self.dispatch.record(&record, &bytes[pos..pos + size], phase)?;
                         if record.topic == topics::SCHEDULE {
                             self.delay_signal.notify();
@@ -81,7 +89,7 @@ impl Core {
         let mut at = self.dispatched();
         while let Some((segment, range)) = self.log.rest_of_file(at as u64).filter(|(_, r)| !r.is_empty()) {
             at = range.end as i64;
-            let mut bytes = segment.slice(range).unwrap_or(&[]);
+            let mut bytes = segment.peek(range).unwrap_or(&[]);
             while let Ok(Entry::Record(record)) = parse(bytes, Check::None) {
                 if is_queued(record.sys_flag) {
                     self.dispatch
@@ -131,12 +139,14 @@ impl Core {
         let (what, flag) = match error {
             DispatchError::Queue(_) => ("consume queue", Flags::QUEUE_ERROR),
             DispatchError::Index(_) => ("index", Flags::INDEX_ERROR),
+            // What is appended now would never be seen.
+            DispatchError::Log(_) => ("log", Flags::QUEUE_ERROR),
         };
         if tries == 1 {
-            tracing::warn!(error = %error.source(), what, "cannot write; trying again every second");
+            tracing::warn!(error = %error.source(), what, "cannot dispatch; trying again every second");
         }
         if !full && tries >= TRIES && self.flags.set(flag) {
-            tracing::error!(error = %error.source(), what, "cannot write for 30 s: no more messages are taken until a restart");
+            tracing::error!(error = %error.source(), what, "cannot dispatch for 30 s: no more messages are taken until a restart");
         }
     }
 }

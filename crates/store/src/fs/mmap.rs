@@ -1,11 +1,13 @@
-//! Mapped files: the only unsafe code of the store.
+//! Mapped files: with `bus_error` the only unsafe code of the store.
 //!
 //! A [`Map`] has a frontier, `readable`. Bytes below it never change again and may be lent out; bytes from it on
 //! belong to the one [`MapWriter`], which moves the frontier up once they are complete. So a shared slice and the
 //! writer never meet, and a slice may outlive the file's name: it keeps the mapping alive.
 //!
 //! Files under a mapping are allocated in full before they are mapped and never shrink, and the store's lock keeps
-//! other processes out, so touching a page can't raise SIGBUS for want of space.
+//! other processes out, so touching a page doesn't raise SIGBUS for want of space. Where a page can't be read all the same,
+//! because the disk has lost it or somebody has cut the file, it reads as zeros and its mapping says that it's damaged:
+//! [`Map::slice`] looks at that, [`Map::peek`] leaves it to the caller.
 #![expect(
     unsafe_code,
     reason = "slices of mapped files; every block says why it is sound"
@@ -25,8 +27,20 @@ use std::{
 use bytes::Bytes;
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
 
+use super::bus_error::Watched;
+
+/// No page is smaller.
+const PAGE: usize = 4096;
+
+/// What a page that can't be read is told as.
+pub(crate) fn unreadable() -> io::Error {
+    io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())
+}
+
 /// A mapped file, readable below its frontier.
 pub(crate) struct Map {
+    // Goes before the mapping does.
+    watched: Watched,
     raw: MmapRaw,
     readable: AtomicUsize,
 }
@@ -55,6 +69,7 @@ impl Map {
         }
         let raw = MmapOptions::new().len(len).map_raw(file)?;
         let map = Arc::new(Self {
+            watched: Watched::new(raw.as_ptr(), len),
             raw,
             readable: AtomicUsize::new(readable),
         });
@@ -66,8 +81,27 @@ impl Map {
         self.readable.load(Ordering::Acquire)
     }
 
-    /// The bytes of `range`, if all are readable.
+    /// Whether no page of `range` has turned out to be unreadable.
+    #[inline]
+    pub(crate) fn is_sound(&self, range: &Range<usize>) -> bool {
+        !self.watched.damage().touches(range.start, range.end)
+    }
+
+    /// `true` once after a page has turned out to be unreadable.
+    pub(crate) fn has_new_damage(&self) -> bool {
+        self.watched.damage().news()
+    }
+
+    /// The bytes of `range`, if all are below the frontier and the disk gives them.
     pub(crate) fn slice(&self, range: Range<usize>) -> Option<&[u8]> {
+        let bytes = self.peek(range.clone())?;
+        touch(bytes);
+        self.is_sound(&range).then_some(bytes)
+    }
+
+    /// The bytes of `range`, if all are below the frontier. Those that the disk doesn't give are zeros: ask
+    /// [`Map::is_sound`] after looking at them.
+    pub(crate) fn peek(&self, range: Range<usize>) -> Option<&[u8]> {
         if range.start > range.end || range.end > self.readable() {
             return None;
         }
@@ -84,7 +118,7 @@ impl Map {
         struct Lent(Arc<Map>, Range<usize>);
         impl AsRef<[u8]> for Lent {
             fn as_ref(&self) -> &[u8] {
-                self.0.slice(self.1.clone()).unwrap_or(&[])
+                self.0.peek(self.1.clone()).unwrap_or(&[])
             }
         }
         self.slice(range.clone())?;
@@ -120,7 +154,12 @@ impl MapWriter {
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), map.raw.as_mut_ptr().add(at), bytes.len());
         }
-        Ok(())
+        // A page that had to be replaced is no part of the file: what was written there is lost.
+        if map.is_sound(&(at..at + bytes.len())) {
+            Ok(())
+        } else {
+            Err(unreadable())
+        }
     }
 
     /// Makes everything below `end` readable, for good.
@@ -132,7 +171,11 @@ impl MapWriter {
 
 /// A mapped file with one owner, who reads and writes all of it.
 #[derive(Debug)]
-pub(crate) struct OwnedMap(MmapMut);
+pub(crate) struct OwnedMap {
+    // Goes before the mapping does.
+    watched: Watched,
+    map: MmapMut,
+}
 
 impl OwnedMap {
     /// Maps `len` bytes of `file`, whose blocks the caller has allocated where it means to write.
@@ -146,23 +189,106 @@ impl OwnedMap {
         // SAFETY: the store's lock keeps other processes from writing the file, it never shrinks, and this process maps
         // it once; others in it read the file through system calls only.
         let map = unsafe { MmapOptions::new().len(len).map_mut(file)? };
-        Ok(Self(map))
+        Ok(Self {
+            watched: Watched::new(map.as_ptr(), len),
+            map,
+        })
     }
 
     /// All of it.
     pub(crate) fn get(&self) -> &[u8] {
-        &self.0
+        &self.map
     }
 
     /// All of it, to write.
     pub(crate) fn get_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+        &mut self.map
     }
+
+    /// Says whether a page has turned out to be unreadable: what was read there was zeros, what was written is lost.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        if self.watched.damage().touches(0, usize::MAX) {
+            return Err(unreadable());
+        }
+        Ok(())
+    }
+}
+
+/// Reads a byte of each page, so that a page that can't be read shows now.
+fn touch(bytes: &[u8]) {
+    let mut sum = 0u8;
+    for byte in bytes.iter().step_by(PAGE) {
+        sum ^= byte;
+    }
+    if let Some(last) = bytes.last() {
+        sum ^= last;
+    }
+    std::hint::black_box(sum);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_that_is_gone_is_an_error_and_no_signal() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(64 << 10).unwrap();
+        let (map, mut writer) = Map::open(&file, 64 << 10, 0).unwrap();
+        writer.write(0, &vec![7; 40 << 10]).unwrap();
+        writer.publish(40 << 10);
+        let lent = map.bytes(0..40 << 10).unwrap();
+        file.set_len(16 << 10).unwrap();
+        assert!(map.slice(0..16 << 10).unwrap().iter().all(|b| *b == 7));
+        assert!(!map.has_new_damage());
+        assert!(map.slice(15 << 10..17 << 10).is_none());
+        assert!(map.has_new_damage() && !map.has_new_damage());
+        assert!(map.slice(16 << 10..17 << 10).is_none(), "it stays damaged");
+        assert!(map.slice(0..16 << 10).is_some(), "the rest doesn't");
+        assert!(
+            lent[16 << 10..].iter().all(|b| *b == 0),
+            "a lent slice outlives it"
+        );
+        assert!(
+            writer.write(50 << 10, b"x").is_err(),
+            "what is written to no file is not taken for written"
+        );
+        assert!(writer.write(50 << 10, b"x").is_err());
+        let mut owned = OwnedMap::open(&file, 16 << 10).unwrap();
+        file.set_len(4 << 10).unwrap();
+        owned.get_mut()[100] = 1;
+        assert!(owned.check().is_ok());
+        owned.get_mut()[10 << 10] = 1;
+        assert!(owned.check().is_err());
+    }
+
+    #[test]
+    fn another_bus_error_still_ends_the_process() {
+        use std::os::unix::process::ExitStatusExt;
+
+        if std::env::var_os("STORE_TEST_RAISE").is_some() {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(4096).unwrap();
+            let _known = Map::open(&file, 4096, 0).unwrap();
+            let unknown = MmapOptions::new().len(4096).map_raw(&file).unwrap();
+            file.set_len(0).unwrap();
+            // SAFETY: the byte is inside the mapping. That its page is gone is what is tested.
+            let byte = unsafe { unknown.as_ptr().read_volatile() };
+            panic!("read {byte}");
+        }
+        let me = std::env::current_exe().unwrap();
+        let status = std::process::Command::new(me)
+            .args([
+                "--exact",
+                "fs::mmap::tests::another_bus_error_still_ends_the_process",
+            ])
+            .env("STORE_TEST_RAISE", "1")
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGBUS));
+    }
 
     #[test]
     fn the_frontier_parts_readers_from_the_writer() {

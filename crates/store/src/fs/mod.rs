@@ -1,5 +1,6 @@
 //! Files as the store needs them: mapped segments, blocks allocated ahead, the lock, durable directories.
 
+pub(crate) mod bus_error;
 pub(crate) mod crash_safe;
 pub(crate) mod lock;
 pub(crate) mod mmap;

@@ -88,9 +88,36 @@ impl Segment {
         Some(range.start.checked_sub(self.base)? as usize..range.end.checked_sub(self.base)? as usize)
     }
 
-    /// Bytes by log offset, if they are all here and readable.
+    /// Bytes by log offset, if they are all here and the disk gives them.
     pub(crate) fn slice(&self, range: Range<u64>) -> Option<&[u8]> {
-        self.map.slice(self.local(&range)?)
+        let found = self.map.slice(self.local(&range)?);
+        if found.is_none() && self.map.has_new_damage() {
+            self.report(&range);
+        }
+        found
+    }
+
+    /// Bytes by log offset, if they are all here. Those that the disk doesn't give are zeros: ask [`Segment::is_sound`]
+    /// after looking at them.
+    pub(crate) fn peek(&self, range: Range<u64>) -> Option<&[u8]> {
+        self.map.peek(self.local(&range)?)
+    }
+
+    /// Whether no page of the range has turned out to be unreadable.
+    pub(crate) fn is_sound(&self, range: &Range<u64>) -> bool {
+        let sound = self.local(range).is_none_or(|local| self.map.is_sound(&local));
+        if !sound && self.map.has_new_damage() {
+            self.report(range);
+        }
+        sound
+    }
+
+    #[cold]
+    fn report(&self, range: &Range<u64>) {
+        tracing::error!(
+            path = %self.path.display(), from = range.start, to = range.end,
+            "the disk cannot read a page of a log file: its messages are not served; look at the disk, and fetch them from a replica"
+        );
     }
 
     /// Like [`Segment::slice`], keeping the mapping alive.

@@ -205,7 +205,7 @@ impl Writer {
         entry[16..].copy_from_slice(&older.to_be_bytes());
         map[slot as usize..slot as usize + 4].copy_from_slice(&number.to_be_bytes());
         map[..HEADER as usize].copy_from_slice(&header);
-        Ok(())
+        self.map.check()
     }
 
     /// Waits until it is on the disk.
