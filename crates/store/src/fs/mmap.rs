@@ -50,7 +50,7 @@ impl fmt::Debug for Map {
         f.debug_struct("Map")
             .field("len", &self.raw.len())
             .field("readable", &self.readable())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
