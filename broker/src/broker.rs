@@ -16,8 +16,8 @@ use ferromq_daemon::limits::{self, Shares};
 use ferromq_daemon::logging::Handle;
 use ferromq_protocol::body::{ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable};
 use ferromq_remoting::{
-    Client, ClientConfig, ClientTls, Conn, ConnEvents, Dispatch, Limits, RpcHook, Server, ServerConfig,
-    ServerTls, TlsSettings,
+    Budget, Client, ClientConfig, ClientTls, Conn, ConnEvents, Dispatch, Limits, RpcHook, Server,
+    ServerConfig, ServerFigures, ServerTls, TlsSettings,
 };
 use ferromq_store::ha::Slave;
 use ferromq_store::{BrokerRole, Hooks, Progress, Store, StoreConfig};
@@ -354,7 +354,7 @@ async fn serve(
     if let Some(acl) = acl {
         tasks.house.spawn(acl.watch(tasks.house_stop.clone()));
     }
-    let local = listen(&core, tls.server.as_ref(), shares, tasks, deadline)?;
+    let local = listen(&core, &pages, tls.server.as_ref(), shares, tasks, deadline)?;
     tasks
         .house
         .spawn(notice::run(core.clone(), tasks.house_stop.clone()));
@@ -428,6 +428,7 @@ fn load_tables(settings: &BrokerSettings, identity: &Identity, now: i64) -> anyh
 /// Listens on the port and on the one two below it.
 fn listen(
     core: &Arc<Core>,
+    pages: &Pages,
     tls: Option<&ServerTls>,
     shares: Shares,
     tasks: &Tasks,
@@ -437,9 +438,11 @@ fn listen(
     let (ip, port) = (settings.bind()?, settings.listen_port);
     let dispatch = processor::dispatch(core);
     let events: Arc<dyn ConnEvents> = Arc::new(Clients(core.clone()));
+    let budget = Budget::new(limits::connection_buffers(settings.connection_buffer_bytes));
     let config = |name, max_connections| ServerConfig {
         name,
         max_connections,
+        budget: Arc::clone(&budget),
         limits: Limits {
             idle: Duration::from_secs(settings.server_channel_max_idle_time_seconds),
             ..Limits::default()
@@ -458,11 +461,13 @@ fn listen(
         servers.push(Server::bind(
             SocketAddr::new(ip, vip),
             config("vip", shares.vip),
-            dispatch,
+            dispatch.clone(),
             events,
         )?);
     }
     let local = servers[0].local_addr();
+    let stats = servers.iter().map(Server::stats).collect();
+    pages.watch(ServerFigures::new(stats, vec![dispatch], budget));
     if let Some(tls) = tls {
         tasks.servers.spawn(tls.clone().watch(tasks.servers_stop.clone()));
     }

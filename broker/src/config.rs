@@ -105,6 +105,8 @@ settings! {
         server_channel_max_idle_time_seconds: u64 = 120, "serverChannelMaxIdleTimeSeconds", range: 1..=86_400, unit: "s";
         /// Length of the kernel's queue of new connections.
         server_socket_backlog: i32 = 1_024, "serverSocketBacklog", range: 1..=65_535;
+        /// What all connections may buffer together, beside 64 KiB each; 0: a quarter of the container's memory.
+        connection_buffer_bytes: u64 = 0, "connectionBufferBytes", range: 0..=1_099_511_627_776, unit: "bytes";
         /// Whether requests must be signed by an account that may make them.
         acl_enable: bool = false, "aclEnable", important: true;
         /// Directory with `conf/plain_acl.yml`, `conf/acl` and `conf/tools.yml`. Empty: `ROCKETMQ_HOME`, else the store.

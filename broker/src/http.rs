@@ -10,6 +10,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ferromq_daemon::http::{App, HeaderMap, Method, Response, StatusCode};
+use ferromq_daemon::metrics::{self, Registry};
+use ferromq_remoting::ServerFigures;
 use ferromq_store::{BrokerRole, Progress, Stage};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,7 @@ pub(crate) struct Pages {
     serving: AtomicBool,
     stopping: AtomicBool,
     ready: AtomicBool,
+    servers: OnceLock<Registry>,
 }
 
 /// What is known of the broker before its store is open.
@@ -123,6 +126,16 @@ impl Pages {
             serving: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             ready: AtomicBool::new(false),
+            servers: OnceLock::new(),
+        }
+    }
+
+    /// The servers run: their figures belong on the metrics page.
+    pub(crate) fn watch(&self, figures: ServerFigures) {
+        let mut registry = metrics::registry();
+        registry.register_collector(Box::new(figures));
+        if self.servers.set(registry).is_err() {
+            tracing::debug!("the figures of the servers are on the metrics page already");
         }
     }
 
@@ -306,7 +319,11 @@ impl App for Pages {
             page.push_str(&figures(core));
             page.push_str(&replication_figures(core));
         }
-        page.push_str("# EOF\n");
+        match self.servers.get() {
+            // It ends the page.
+            Some(servers) => page.push_str(&metrics::page(servers)),
+            None => page.push_str("# EOF\n"),
+        }
         page
     }
 

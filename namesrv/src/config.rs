@@ -23,6 +23,8 @@ ferromq_daemon::settings! {
         idle_seconds: u32 = 120, "serverChannelMaxIdleTimeSeconds", range: 1..=86_400, unit: "s";
         /// Length of the kernel's queue of connections not yet accepted.
         backlog: i32 = 1024, "serverSocketBacklog", range: 1..=65_535, unit: "connections";
+        /// What all connections may buffer together, beside 64 KiB each; 0: a quarter of the container's memory.
+        connection_buffer_bytes: u64 = 0, "connectionBufferBytes", range: 0..=1_099_511_627_776, unit: "bytes";
         /// Time after the start until /readyz says yes, for brokers to register; 0 outside Kubernetes.
         warm_up_millis: u64 = 0, "warmUpMillis", range: 0..=600_000, unit: "ms";
         /// Log level: error, warn, info, debug, trace, or target=level pairs.

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferromq_daemon::http::{App, Http};
-use ferromq_daemon::{logging, metrics};
-use ferromq_remoting::{Limits, Server, ServerConfig, ServerTls, Stats, TlsError, TlsSettings};
+use ferromq_daemon::{limits, logging, metrics};
+use ferromq_remoting::{
+    Budget, Limits, Server, ServerConfig, ServerFigures, ServerTls, TlsError, TlsSettings,
+};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -126,7 +128,9 @@ impl NameServer {
             .trim()
             .parse()
             .map_err(|_| StartError::BindAddress(settings.bind_address.clone()))?;
+        let budget = Budget::new(limits::connection_buffers(settings.connection_buffer_bytes));
         let config = ServerConfig {
+            budget: Arc::clone(&budget),
             name: "namesrv",
             limits: Limits {
                 idle: Duration::from_secs(settings.idle_seconds.into()),
@@ -139,9 +143,10 @@ impl NameServer {
         let (port, http_port, warm_up) = (settings.listen_port, settings.http_port, settings.warm_up_millis);
         let core = Arc::new(Core::new(settings, log).map_err(StartError::KvConfig)?);
         let events = Arc::new(Channels(Arc::clone(&core)));
-        let server = Server::bind(SocketAddr::new(ip, port), config, dispatch(&core), events)
+        let dispatch = dispatch(&core);
+        let server = Server::bind(SocketAddr::new(ip, port), config, Arc::clone(&dispatch), events)
             .map_err(StartError::Bind)?;
-        let (local, stats) = (server.local_addr(), server.stats());
+        let local = server.local_addr();
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
         let mut http = None;
@@ -150,7 +155,8 @@ impl NameServer {
                 .await
                 .map_err(StartError::Bind)?;
             http = Some(bound.local_addr());
-            let pages = Pages::new(&core, stats, stop.clone(), Duration::from_millis(warm_up));
+            let figures = ServerFigures::new(vec![server.stats()], vec![dispatch], budget);
+            let pages = Pages::new(&core, figures, stop.clone(), Duration::from_millis(warm_up));
             tasks.spawn(bound.run(Arc::new(pages), stop.clone()));
         }
         tasks.spawn(server.run(stop.clone()));
@@ -209,12 +215,12 @@ struct Pages {
 }
 
 impl Pages {
-    fn new(core: &Arc<Core>, stats: Arc<Stats>, stop: CancellationToken, warm_up: Duration) -> Self {
+    fn new(core: &Arc<Core>, servers: ServerFigures, stop: CancellationToken, warm_up: Duration) -> Self {
         let mut registry = metrics::registry();
         registry.register_collector(Box::new(Figures {
             core: Arc::clone(core),
-            stats,
         }));
+        registry.register_collector(Box::new(servers));
         Self {
             core: Arc::clone(core),
             registry,
@@ -244,7 +250,6 @@ impl App for Pages {
 
 struct Figures {
     core: Arc<Core>,
-    stats: Arc<Stats>,
 }
 
 impl fmt::Debug for Figures {
@@ -256,7 +261,6 @@ impl fmt::Debug for Figures {
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let sizes = self.core.table.read().sizes();
-        let stats = &self.stats;
         for (name, help, value) in [
             ("namesrv_topics", "Topics with a route", sizes.topics as u64),
             (
@@ -270,29 +274,6 @@ impl Collector for Figures {
                 sizes.live as u64,
             ),
             ("namesrv_clusters", "Clusters", sizes.clusters as u64),
-            ("connections", "Connections open now", stats.open()),
-            (
-                "frames_received",
-                "Frames received since the start",
-                stats.frames_in(),
-            ),
-            ("frames_sent", "Frames sent since the start", stats.frames_out()),
-            (
-                "bytes_received",
-                "Bytes received since the start",
-                stats.bytes_in(),
-            ),
-            ("bytes_sent", "Bytes sent since the start", stats.bytes_out()),
-            (
-                "malformed_frames",
-                "Connections closed for a malformed frame",
-                stats.bad_frames(),
-            ),
-            (
-                "accept_errors",
-                "Failed accepts, mostly for lack of descriptors",
-                stats.accept_errors(),
-            ),
         ] {
             let gauge = ConstGauge::new(value as i64);
             let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;

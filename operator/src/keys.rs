@@ -251,6 +251,7 @@ pub const KEYS: &[Key] = &[
     user("serverSocketSndBufSize", POOL),
     user("serverSocketRcvBufSize", POOL),
     user("serverSocketBacklog", Kind::Int(1, 65_535)),
+    user("connectionBufferBytes", Kind::Int(0, 1_099_511_627_776)),
     user("writeBufferHighWaterMark", POOL),
     user("writeBufferLowWaterMark", POOL),
     user("serverPooledByteBufAllocatorEnable", Kind::Bool),

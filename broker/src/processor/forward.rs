@@ -22,6 +22,8 @@ use crate::core::Core;
 
 /// How long a client has to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long each of a group's clients has to tell its offsets: the tools wait 5 s for what those say who answer.
+const STATUS_PATIENCE: Duration = Duration::from_secs(3);
 /// Clients from these versions on know the requests.
 const KNOWS_RUNNING_INFO: i32 = 62;
 const KNOWS_RESET: i32 = 28;
@@ -238,7 +240,7 @@ pub(super) fn consumer_status(
             async move {
                 let answer = member
                     .link
-                    .call(command, PATIENCE)
+                    .call(command, STATUS_PATIENCE)
                     .await
                     .ok()
                     .filter(|a| a.code == response::SUCCESS)?;

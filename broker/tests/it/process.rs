@@ -90,6 +90,16 @@ impl Process {
         line
     }
 
+    /// A figure of its /proc/PID/status in KiB, such as `VmRSS`.
+    pub(crate) fn kib(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with(&format!("{name}:")))
+            .unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let sent = Program::new("kill")
             .args([name, &self.child.id().to_string()])

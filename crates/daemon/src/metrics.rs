@@ -4,7 +4,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
+pub use prometheus_client::registry::Registry;
 
 /// A registry whose names begin with `ferromq_`, with the process's own figures registered.
 pub fn registry() -> Registry {

@@ -20,10 +20,11 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::budget::Budget;
 use crate::conn::{Conn, Limits};
 use crate::dispatch::Dispatch;
 use crate::error::CallError;
-use crate::hook::RpcHook;
+use crate::hook::{RpcHook, without_body};
 use crate::server::{ConnEvents, Life, NoEvents, connect_any, serve};
 use crate::stats::{self, Stats};
 use crate::tls::ClientTls;
@@ -37,7 +38,7 @@ pub struct ClientConfig {
     pub limits: Limits,
     /// Encryption; `None`, the default: plain.
     pub tls: Option<ClientTls>,
-    /// Hooks that see each request before it is sent.
+    /// Hooks that see each request before it is sent, and its answer.
     pub hooks: Vec<Arc<dyn RpcHook>>,
     /// Hears of the client's connections.
     pub events: Arc<dyn ConnEvents>,
@@ -143,15 +144,22 @@ impl Client {
             });
         };
         let conn = conn?;
-        conn.call(request, deadline.saturating_duration_since(Instant::now()))
-            .await
-            .map_err(|error| match error {
-                CallError::Timeout { .. } => CallError::Timeout {
-                    addr: addr.to_owned(),
-                    after: time_out,
-                },
-                other => other,
-            })
+        let hooks = &self.inner.config.hooks;
+        let asked = (!hooks.is_empty()).then(|| without_body(&request));
+        let answer = conn.call(request, deadline.saturating_duration_since(Instant::now()));
+        let mut answer = answer.await.map_err(|error| match error {
+            CallError::Timeout { .. } => CallError::Timeout {
+                addr: addr.to_owned(),
+                after: time_out,
+            },
+            other => other,
+        })?;
+        if let Some(asked) = asked {
+            for hook in hooks {
+                hook.after(addr, &asked, &mut answer);
+            }
+        }
+        Ok(answer)
     }
 
     /// Connects if needed and queues a one-way request; returns without waiting for it to be written.
@@ -346,6 +354,7 @@ impl Inner {
             peer,
             local,
             self.config.limits.clone(),
+            Budget::unlimited(),
             true,
             Arc::clone(&self.stats),
         );

@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::budget::{Budget, Share};
 use crate::error::{CallError, SendError};
 use crate::out_buf::OutBuf;
 use crate::pending::{Pending, Refusal};
@@ -64,6 +65,7 @@ pub(crate) struct Inner {
     peer: SocketAddr,
     local: SocketAddr,
     limits: Limits,
+    budget: Arc<Budget>,
     /// Made by us, not accepted.
     dialed: bool,
     /// Frames pushed through the handle, not yet taken by the task.
@@ -118,6 +120,7 @@ impl Conn {
         peer: SocketAddr,
         local: SocketAddr,
         limits: Limits,
+        budget: Arc<Budget>,
         dialed: bool,
         stats: Arc<Stats>,
     ) -> Self {
@@ -128,6 +131,7 @@ impl Conn {
                 peer: canonical(peer),
                 local: canonical(local),
                 limits,
+                budget,
                 dialed,
                 out: Mutex::new(OutBuf::default()),
                 writing: AtomicUsize::new(0),
@@ -310,6 +314,10 @@ impl Conn {
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.inner.limits
+    }
+
+    pub(crate) fn share(&self) -> Share {
+        Share::new(Arc::clone(&self.inner.budget), self.id())
     }
 
     pub(crate) fn stats(&self) -> &Stats {

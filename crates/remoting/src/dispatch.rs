@@ -17,8 +17,9 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::conn::Conn;
-use crate::hook::RpcHook;
+use crate::hook::{RpcHook, without_body};
 use crate::lane::Pool;
+use crate::requests::{CodeStats, RequestFigures};
 
 /// An answer: the head and, unless empty, the pieces of its body, written without a copy.
 #[derive(Debug, Clone)]
@@ -147,6 +148,8 @@ pub enum Run {
 struct Entry {
     run: Run,
     handler: Arc<dyn Handler>,
+    /// Its place in the counters.
+    stats: usize,
 }
 
 /// The table. Shared by all connections of a server or client.
@@ -155,6 +158,8 @@ pub struct Dispatch {
     otherwise: Option<Entry>,
     hooks: Vec<Arc<dyn RpcHook>>,
     lanes: Vec<Arc<Pool>>,
+    /// One for each code, the last for all codes without a handler of their own.
+    stats: Arc<[(Option<i32>, CodeStats)]>,
 }
 
 impl fmt::Debug for Dispatch {
@@ -187,12 +192,16 @@ impl Dispatch {
     pub fn without(&self, codes: &[i32]) -> Arc<Self> {
         let mut entries = self.entries.clone();
         for code in codes {
+            let stats = entries
+                .get(code)
+                .map_or(self.stats.len() - 1, |entry| entry.stats);
             let unsupported: Arc<dyn Handler> = Arc::new(|_: &RequestContext, r: Command| not_supported(&r));
             entries.insert(
                 *code,
                 Entry {
                     run: Run::Inline,
                     handler: unsupported,
+                    stats,
                 },
             );
         }
@@ -201,6 +210,7 @@ impl Dispatch {
             otherwise: self.otherwise.clone(),
             hooks: self.hooks.clone(),
             lanes: self.lanes.clone(),
+            stats: Arc::clone(&self.stats),
         })
     }
 
@@ -216,17 +226,74 @@ impl Dispatch {
             .map_or(Duration::ZERO, |pool| pool.head_wait())
     }
 
-    /// Hands one request to its handler. Never panics, never blocks.
-    pub(crate) fn dispatch(&self, cx: &RequestContext, mut request: Command) -> Dispatched {
-        if !self.hooks.is_empty() {
-            let peer = cx.conn.peer().to_string();
-            for hook in &self.hooks {
-                if let Err(refusal) = hook.before(&peer, &mut request) {
-                    let head = request.reply(refusal.code).with_remark(refusal.remark);
-                    return Dispatched::Now(Some(head.into()));
-                }
+    /// Counters of the codes that came at least once. Tables made by [`without`](Self::without) share them.
+    pub fn requests(&self) -> Vec<RequestFigures> {
+        let all = self.stats.iter().map(|(code, stats)| stats.figures(*code));
+        all.filter(|figures| figures.count > 0).collect()
+    }
+
+    /// Place of a code's counters.
+    pub(crate) fn stats_of(&self, code: i32) -> usize {
+        self.entries
+            .get(&code)
+            .map_or(self.stats.len() - 1, |entry| entry.stats)
+    }
+
+    pub(crate) fn done(&self, stats: usize, answer: Option<i32>, took: Duration) {
+        if let Some((_, stats)) = self.stats.get(stats) {
+            stats.done(answer, took);
+        }
+    }
+
+    pub(crate) fn has_hooks(&self) -> bool {
+        !self.hooks.is_empty()
+    }
+
+    /// Shows an answer to the hooks.
+    pub(crate) fn after(&self, conn: &Conn, request: &Command, answer: &mut Command) {
+        let peer = conn.peer().to_string();
+        for hook in &self.hooks {
+            let seen = catch_unwind(AssertUnwindSafe(|| hook.after(&peer, request, answer)));
+            if let Err(panic) = seen {
+                *answer = panic_reply(request.reply(response::SYSTEM_ERROR), request.code, &*panic).head;
             }
         }
+    }
+
+    fn before(&self, cx: &RequestContext, request: &mut Command) -> Option<Reply> {
+        let peer = cx.conn.peer().to_string();
+        for hook in &self.hooks {
+            let seen = catch_unwind(AssertUnwindSafe(|| hook.before(&peer, request)));
+            let refused = match seen {
+                Ok(Ok(())) => continue,
+                Ok(Err(refusal)) => request.reply(refusal.code).with_remark(refusal.remark).into(),
+                Err(panic) => panic_reply(request.reply(response::SYSTEM_ERROR), request.code, &*panic),
+            };
+            return Some(refused);
+        }
+        None
+    }
+
+    /// Hands one request to its handler; the request as the hooks left it, without body, comes back when there
+    /// are any. Never panics, never blocks.
+    pub(crate) fn dispatch(
+        &self,
+        cx: &RequestContext,
+        mut request: Command,
+    ) -> (Dispatched, Option<Arc<Command>>) {
+        if !self.has_hooks() {
+            return (self.handle(cx, request), None);
+        }
+        let refused = self.before(cx, &mut request);
+        let seen = Some(Arc::new(without_body(&request)));
+        let dispatched = match refused {
+            Some(refusal) => Dispatched::Now(Some(refusal)),
+            None => self.handle(cx, request),
+        };
+        (dispatched, seen)
+    }
+
+    fn handle(&self, cx: &RequestContext, request: Command) -> Dispatched {
         let Some(entry) = self.entries.get(&request.code).or(self.otherwise.as_ref()) else {
             return not_supported(&request).into();
         };
@@ -297,13 +364,21 @@ impl DispatchBuilder {
 
     /// Sets the handler of a code; a later one replaces an earlier one.
     pub fn on(&mut self, code: i32, run: Run, handler: Arc<dyn Handler>) -> &mut Self {
-        self.entries.insert(code, Entry { run, handler });
+        let stats = self
+            .entries
+            .get(&code)
+            .map_or(self.entries.len(), |entry| entry.stats);
+        self.entries.insert(code, Entry { run, handler, stats });
         self
     }
 
     /// Sets the handler of all codes that have none; without it they are answered 3.
     pub fn otherwise(&mut self, run: Run, handler: Arc<dyn Handler>) -> &mut Self {
-        self.otherwise = Some(Entry { run, handler });
+        self.otherwise = Some(Entry {
+            run,
+            handler,
+            stats: usize::MAX,
+        });
         self
     }
 
@@ -316,10 +391,18 @@ impl DispatchBuilder {
     /// Starts the lanes. Inside a tokio runtime the lane threads can use it too.
     pub fn build(&mut self) -> Arc<Dispatch> {
         let this = std::mem::take(self);
+        let mut codes = vec![None; this.entries.len() + 1];
+        this.entries
+            .iter()
+            .for_each(|(code, entry)| codes[entry.stats] = Some(*code));
         Arc::new(Dispatch {
             entries: this.entries,
             otherwise: this.otherwise,
             hooks: this.hooks,
+            stats: codes
+                .into_iter()
+                .map(|code| (code, CodeStats::default()))
+                .collect(),
             lanes: this
                 .lanes
                 .into_iter()

@@ -28,6 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 use tokio_util::io::poll_read_buf;
 
+use crate::budget::{PATIENCE, PROGRESS, Share};
 use crate::conn::Conn;
 use crate::dispatch::{Dispatch, Dispatched, Reply, RequestContext, Wait, panic_reply};
 use crate::out_buf::OutBuf;
@@ -42,23 +43,31 @@ const REQUEST_COST: usize = 512;
 const TICK_MAX: Duration = Duration::from_secs(10);
 
 /// What is remembered of a request to answer it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Asked {
     code: i32,
     opaque: i32,
     serialize: SerializeType,
     oneway: bool,
     size: usize,
+    received: Instant,
+    /// Place of its counters.
+    stats: usize,
+    /// What hooks have to see.
+    request: Option<Arc<Command>>,
 }
 
 impl Asked {
-    fn of(request: &Command) -> Self {
+    fn of(request: &Command, received: Instant, stats: usize) -> Self {
         Self {
             code: request.code,
             opaque: request.opaque,
             serialize: request.serialize,
             oneway: request.is_oneway(),
             size: request.body.len() + REQUEST_COST,
+            received,
+            stats,
+            request: None,
         }
     }
 
@@ -87,14 +96,16 @@ impl Future for InFlight {
     type Output = (Asked, Option<Reply>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let asked = self.asked;
         let polled = catch_unwind(AssertUnwindSafe(|| match &mut self.wait {
             Wait::Reply(f) => f.as_mut().poll(cx).map(Some),
             Wait::Maybe(f) => f.as_mut().poll(cx),
         }));
         match polled {
-            Ok(polled) => polled.map(|reply| (asked, reply)),
-            Err(panic) => Poll::Ready((asked, Some(panic_reply(asked.error_head(), asked.code, &*panic)))),
+            Ok(polled) => polled.map(|reply| (self.asked.clone(), reply)),
+            Err(panic) => {
+                let reply = panic_reply(self.asked.error_head(), self.asked.code, &*panic);
+                Poll::Ready((self.asked.clone(), Some(reply)))
+            }
         }
     }
 }
@@ -112,6 +123,8 @@ pub(crate) enum Ended {
     Slow(&'static str),
     /// The peer sent something that is no frame.
     BadFrame(String),
+    /// It hoarded memory while it was short.
+    Shed,
     /// No TLS handshake, or none that was allowed.
     Tls(String),
     /// The socket failed.
@@ -126,6 +139,7 @@ impl Ended {
             Self::Drained => "drained".to_owned(),
             Self::Slow(what) => (*what).to_owned(),
             Self::BadFrame(what) => format!("malformed frame: {what}"),
+            Self::Shed => "memory for connections is used up, and this one made no progress".to_owned(),
             Self::Tls(what) => what.clone(),
             Self::Io(what) => format!("socket error: {what}"),
         }
@@ -142,6 +156,11 @@ pub(crate) struct Driver<S> {
     out: OutBuf,
     in_flight: FuturesUnordered<InFlight>,
     in_flight_bytes: usize,
+    share: Share,
+    /// Bytes read and written so far.
+    moved: u64,
+    /// Since when it has to show progress, and what it had moved then.
+    pressed: Option<(Instant, u64)>,
     /// Written, but perhaps still in the stream's own buffer (TLS).
     unflushed: bool,
     tick: Pin<Box<Sleep>>,
@@ -156,6 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
     pub(crate) fn new(stream: S, conn: Conn, dispatch: Arc<Dispatch>) -> Self {
         let now = Instant::now();
         let tick = Box::pin(tokio::time::sleep(tick_of(&conn)));
+        let share = conn.share();
         Self {
             stream,
             dispatch,
@@ -165,6 +185,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
             out: OutBuf::default(),
             in_flight: FuturesUnordered::new(),
             in_flight_bytes: 0,
+            share,
+            moved: 0,
+            pressed: None,
             unflushed: false,
             tick,
             last_io: now,
@@ -173,16 +196,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
         }
     }
 
-    fn saturated(&self) -> bool {
+    /// Whether no more is to be handled or read now.
+    fn saturated(&mut self) -> bool {
+        self.share
+            .set(self.inbuf.capacity() + self.out.len() + self.in_flight_bytes);
+        self.at_own_limit() || self.share.is_held_back()
+    }
+
+    fn at_own_limit(&self) -> bool {
         let limits = self.cx.conn.limits();
         self.out.len() >= limits.write_queue
             || self.in_flight.len() >= limits.in_flight
             || self.in_flight_bytes >= limits.in_flight_bytes
     }
 
+    fn done(&self, asked: &Asked, answer: Option<i32>) {
+        let took = asked.received.elapsed();
+        self.dispatch.done(asked.stats, answer, took);
+    }
+
     fn answer(&mut self, asked: &Asked, mut reply: Reply) {
+        self.done(asked, Some(reply.head.code));
         if asked.oneway {
             return;
+        }
+        if let Some(request) = &asked.request {
+            self.dispatch.after(&self.cx.conn, request, &mut reply.head);
         }
         reply.head.opaque = asked.opaque;
         reply.head.serialize = asked.serialize;
@@ -213,8 +252,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
                 Poll::Ready(Some((asked, reply))) => {
                     any = true;
                     self.in_flight_bytes -= asked.size;
-                    if let Some(reply) = reply {
-                        self.answer(&asked, reply);
+                    match reply {
+                        Some(reply) => self.answer(&asked, reply),
+                        None => self.done(&asked, None),
                     }
                 }
                 Poll::Ready(None) | Poll::Pending => break,
@@ -259,10 +299,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
             }
             return;
         }
-        let asked = Asked::of(&command);
-        match self.dispatch.dispatch(&self.cx, command) {
+        let mut asked = Asked::of(&command, self.cx.received, self.dispatch.stats_of(command.code));
+        let (dispatched, request) = self.dispatch.dispatch(&self.cx, command);
+        asked.request = request;
+        match dispatched {
             Dispatched::Now(Some(reply)) => self.answer(&asked, reply),
-            Dispatched::Now(None) => {}
+            Dispatched::Now(None) => self.done(&asked, None),
             Dispatched::Later(wait) => {
                 self.in_flight_bytes += asked.size;
                 self.in_flight.push(InFlight { asked, wait });
@@ -277,6 +319,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
             match self.out.poll_write(&mut self.stream, cx) {
                 Poll::Ready(Ok(n)) => {
                     any = true;
+                    self.moved += n as u64;
                     stats::add(&self.cx.conn.stats().bytes_out, n as u64);
                 }
                 Poll::Ready(Err(error)) => return Err(Ended::Io(error.to_string())),
@@ -329,6 +372,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
         self.last_io = now;
         self.cx.received = now;
         self.cx.conn.note_read(now);
+        self.moved += n as u64;
         stats::add(&self.cx.conn.stats().bytes_in, n as u64);
         Ok(true)
     }
@@ -351,6 +395,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
     fn check_times(&mut self, cx: &mut Context<'_>) -> Result<(), Ended> {
         while self.tick.as_mut().poll(cx).is_ready() {
             let now = Instant::now();
+            self.check_share(now)?;
+            let we_do_not_read = self.saturated();
             let limits = self.cx.conn.limits();
             let over = |since: Option<Instant>, limit| {
                 since.is_some_and(|at| now.saturating_duration_since(at) >= limit)
@@ -358,7 +404,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
             if over(self.stalled_since, limits.write_stall) {
                 return Err(Ended::Slow("the peer did not read what waits for it"));
             }
-            if self.partial_since.is_some() && self.saturated() {
+            if self.partial_since.is_some() && we_do_not_read {
                 // It is we who do not read.
                 self.partial_since = Some(now);
             } else if over(self.partial_since, limits.idle) {
@@ -372,7 +418,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
                 self.read_size = READ_MIN;
                 self.out.shrink();
             }
-            self.tick.as_mut().reset(now + tick_of(&self.cx.conn));
+            let mut next = tick_of(&self.cx.conn);
+            if self.pressed.is_some() {
+                next = next.min(PATIENCE / 4);
+            }
+            self.tick.as_mut().reset(now + next);
+        }
+        Ok(())
+    }
+
+    /// While the memory of all is short, those that hold much of it have to show progress.
+    fn check_share(&mut self, now: Instant) -> Result<(), Ended> {
+        if !self.share.is_pressed() {
+            self.pressed = None;
+            return Ok(());
+        }
+        match self.pressed {
+            Some((since, moved)) if now.saturating_duration_since(since) >= PATIENCE => {
+                if self.moved - moved < PROGRESS {
+                    return Err(Ended::Shed);
+                }
+                self.pressed = Some((now, self.moved));
+            }
+            Some(_) => {}
+            None => self.pressed = Some((now, self.moved)),
         }
         Ok(())
     }
@@ -396,7 +465,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
                     return Err(Ended::Drained);
                 }
             } else if !self.saturated() {
+                self.share.no_wait();
                 progress |= self.read(cx)?;
+            } else if !progress && !self.at_own_limit() {
+                // There is room again already unless it waits.
+                progress = !self.share.wait(cx.waker());
+                if self.pressed.is_none() {
+                    let now = Instant::now();
+                    self.pressed = Some((now, self.moved));
+                    self.tick.as_mut().reset(now + PATIENCE / 4);
+                }
             }
             if !progress {
                 return self.check_times(cx);

@@ -3,7 +3,8 @@
 //! Both ends of a connection are alike: each may send requests, each answers the other's. A connection is
 //! one task ([`conn`] is its handle): it drains the socket, hands every complete frame to the [`dispatch`]
 //! table, and writes all replies that are ready with one vectored write. Memory per connection is bounded by
-//! [`Limits`]: when too much is queued or in flight, the task stops reading and TCP holds the peer back.
+//! [`Limits`], memory of all connections together by a [`Budget`]: when too much is queued or in flight, the task
+//! stops reading and TCP holds the peer back.
 //!
 //! * [`server`]: accepts connections and drains them when told to stop
 //! * [`client`]: one connection per address, made when first needed, shared by all calls
@@ -14,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod client;
 pub mod conn;
 pub mod dispatch;
@@ -21,18 +23,22 @@ mod driver;
 pub mod error;
 pub mod hook;
 mod lane;
+pub mod metrics;
 pub mod names;
 mod out_buf;
 mod pending;
+pub mod requests;
 pub mod server;
 pub mod stats;
 pub mod tls;
 
+pub use budget::Budget;
 pub use client::{Client, ClientConfig, split_addr};
 pub use conn::{Conn, Limits};
 pub use dispatch::{Dispatch, DispatchBuilder, Handler, Lane, LaneId, Outcome, Reply, RequestContext, Run};
 pub use error::{CallError, SendError};
 pub use hook::{HookRefusal, RpcHook};
+pub use metrics::ServerFigures;
 pub use names::NameServers;
 pub use server::{ConnEvents, NoEvents, Server, ServerConfig};
 pub use stats::Stats;

@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::budget::Budget;
 use crate::conn::{Conn, Limits};
 use crate::dispatch::Dispatch;
 use crate::driver::{Driver, Ended};
@@ -37,6 +38,8 @@ pub struct ServerConfig {
     pub name: &'static str,
     /// Bounds of each connection.
     pub limits: Limits,
+    /// What all connections may hold together; give servers of one program the same. Default: no bound in total.
+    pub budget: Arc<Budget>,
     /// Encryption on the same port; `None`, the default: plain only.
     pub tls: Option<ServerTls>,
     /// Length of the kernel's queue of connections not yet accepted. Default 1024.
@@ -52,6 +55,7 @@ impl Default for ServerConfig {
         Self {
             name: "server",
             limits: Limits::default(),
+            budget: Budget::unlimited(),
             tls: None,
             backlog: 1024,
             max_connections: 0,
@@ -163,6 +167,7 @@ impl Server {
                         peer,
                         stream.local_addr().unwrap_or(local),
                         config.limits.clone(),
+                        Arc::clone(&config.budget),
                         false,
                         Arc::clone(&stats),
                     );
@@ -247,6 +252,9 @@ impl Drop for Life {
         if let Ended::BadFrame(what) = &ended {
             stats::add(&self.conn.stats().bad_frames, 1);
             tracing::warn!(%peer, %what, "closed a connection: its peer sent a malformed frame");
+        } else if ended == Ended::Shed {
+            stats::add(&self.conn.stats().shed, 1);
+            tracing::warn!(%peer, "closed a connection: memory for connections is used up, and what this one holds is not read or completed");
         } else if let Ended::Tls(what) = &ended {
             stats::add(&self.conn.stats().tls_errors, 1);
             tracing::warn!(%peer, %what, "closed a connection: no TLS with its peer");

@@ -15,6 +15,7 @@ pub struct Stats {
     pub(crate) accept_errors: AtomicU64,
     pub(crate) tls_opened: AtomicU64,
     pub(crate) tls_errors: AtomicU64,
+    pub(crate) shed: AtomicU64,
 }
 
 pub(crate) fn add(counter: &AtomicU64, n: u64) {
@@ -62,5 +63,9 @@ impl Stats {
     /// TLS handshakes that failed, and connections that were refused for their form (plain in enforcing mode).
     pub fn tls_errors(&self) -> u64 {
         self.tls_errors.load(Ordering::Relaxed)
+    }
+    /// Connections closed since they hoarded memory while it was short.
+    pub fn shed(&self) -> u64 {
+        self.shed.load(Ordering::Relaxed)
     }
 }

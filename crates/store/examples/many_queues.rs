@@ -18,7 +18,10 @@ fn open(config: &StoreConfig) -> Result<Store, Box<dyn std::error::Error>> {
     let store = Store::open(config.clone(), &Progress::new(), Hooks::default())?;
     let opened = begun.elapsed();
     store.start()?;
-    println!("open {opened:?}, start {:?}", begun.elapsed().saturating_sub(opened));
+    println!(
+        "open {opened:?}, start {:?}",
+        begun.elapsed().saturating_sub(opened)
+    );
     Ok(store)
 }
 

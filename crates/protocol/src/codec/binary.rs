@@ -5,8 +5,10 @@
 //! argument: key length 2 | key | value length 4 | value
 //! ```
 //!
-//! Code and version are signed 16-bit numbers here. A command that does not fit (see [`fits`]) is written as JSON
+//! Text that is not UTF-8 is read with U+FFFD for what is none, as Java does. Code and version are signed 16-bit numbers here. A command that does not fit (see [`fits`]) is written as JSON
 //! instead, which every receiver takes: a wrapped code would be answered as if it were another request.
+
+use std::borrow::Cow;
 
 use bytes::{BufMut, BytesMut};
 use thiserror::Error;
@@ -30,12 +32,6 @@ pub enum BinaryHeaderError {
         need: i64,
         /// Bytes that there are.
         left: usize,
-    },
-    /// A text is not UTF-8.
-    #[error("{field} of the binary header is not UTF-8")]
-    Utf8 {
-        /// The field with the bad text.
-        field: &'static str,
     },
     /// More arguments than any genuine peer sends.
     #[error("the binary header has more than {MAX_FIELDS} arguments")]
@@ -82,8 +78,8 @@ impl<'a> Reader<'a> {
         Ok(i32::from_be_bytes(self.array(field)?))
     }
 
-    fn text(&mut self, field: &'static str, n: i32) -> Result<&'a str> {
-        std::str::from_utf8(self.take(field, n.into())?).map_err(|_| BinaryHeaderError::Utf8 { field })
+    fn text(&mut self, field: &'static str, n: i32) -> Result<Cow<'a, str>> {
+        self.take(field, n.into()).map(String::from_utf8_lossy)
     }
 }
 
@@ -101,7 +97,7 @@ pub(crate) fn decode(header: &[u8]) -> Result<Command> {
     let remark_len = r.i32("remark")?;
     let remark = r.text("remark", remark_len)?;
     if !remark.is_empty() {
-        cmd.remark = Some(remark.to_owned());
+        cmd.remark = Some(remark.into_owned());
     }
     let ext_len = r.i32("arguments")?;
     let mut ext = Reader(r.take("arguments", ext_len.into())?);
@@ -118,7 +114,7 @@ pub(crate) fn decode(header: &[u8]) -> Result<Command> {
         let key = ext.text("an argument's key", n)?;
         let n = ext.i32("an argument's value")?;
         let value = ext.text("an argument's value", n)?;
-        cmd.ext.push(key, |t| t.push_str(value));
+        cmd.ext.push(&key, |t| t.push_str(&value));
     }
     cmd.ext.keep_last();
     Ok(cmd)

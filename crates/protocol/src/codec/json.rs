@@ -3,10 +3,12 @@
 //! One object: `code`, `extFields`, `flag`, `language`, `opaque`, `remark`, `serializeTypeCurrentRPC`, `version`, written in
 //! this order and without nulls, as fastjson does. On input any order goes, unknown members are skipped,
 //! `serializeTypeCurrentRPC` is ignored, numbers may be quoted, `language` may be a name or a number, and argument
-//! values that are not strings become text. Arguments that are null are left out.
+//! values that are not strings become text. Arguments that are null are left out. What is no text in a string (bytes
+//! that are not UTF-8, half a surrogate pair) becomes U+FFFD.
 //!
 //! A code beyond 16 bits is a legal number here and does not wrap.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use bytes::{BufMut, BytesMut};
@@ -16,10 +18,51 @@ use crate::command::{Command, Language};
 use crate::ext::{Ext, MAX_FIELDS};
 
 pub(crate) fn decode(header: &[u8]) -> Result<Command, serde_json::Error> {
+    read(header).or_else(|error| match mended(header) {
+        Some(mended) => read(&mended),
+        None => Err(error),
+    })
+}
+
+fn read(header: &[u8]) -> Result<Command, serde_json::Error> {
     let mut d = serde_json::Deserializer::from_slice(header);
     let cmd = d.deserialize_map(HeaderVisitor { room: header.len() })?;
     d.end()?;
     Ok(cmd)
+}
+
+/// The header with U+FFFD for what is no text: bytes that are not UTF-8 and halves of surrogate pairs. Java's peers
+/// read such headers, and may send them. `None` when all is text.
+fn mended(header: &[u8]) -> Option<Vec<u8>> {
+    let text = String::from_utf8_lossy(header);
+    let mut changed = matches!(text, Cow::Owned(_));
+    let mut rest = text.as_bytes();
+    let mut out = Vec::with_capacity(rest.len());
+    while let Some(at) = rest.iter().position(|b| *b == b'\\') {
+        let (plain, escape) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        let (unit, pair) = (utf16_unit(escape), escape.get(6..).and_then(utf16_unit));
+        let taken = match (unit, pair) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
+            (Some(0xD800..=0xDFFF), _) => {
+                changed = true;
+                out.extend_from_slice(b"\\ufffd");
+                rest = &escape[6..];
+                continue;
+            }
+            _ => escape.len().min(2),
+        };
+        out.extend_from_slice(&escape[..taken]);
+        rest = &escape[taken..];
+    }
+    out.extend_from_slice(rest);
+    changed.then_some(out)
+}
+
+/// The number of a `\u` escape at the front.
+fn utf16_unit(escape: &[u8]) -> Option<u16> {
+    let digits = escape.strip_prefix(b"\\u")?.get(..4)?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 struct HeaderVisitor {
