@@ -11,12 +11,20 @@ mod cmd;
 mod context;
 mod failure;
 mod output;
+mod plugin;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 fn main() -> ExitCode {
+    if plugin::is_plugin(std::env::args_os().next().as_deref()) {
+        let cli = plugin::Cli::parse();
+        return match plugin::run(&cli.kube, cli.output) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failure::report(&error),
+        };
+    }
     let args = match cli::with_mqadmin_case(std::env::args_os()) {
         Ok(args) => args,
         Err(message) => return failure::usage(&message),

@@ -9,6 +9,8 @@ mod mqadmin;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::plugin::Kube;
+
 pub(crate) use mqadmin::{Mqadmin, with_mqadmin_case};
 
 /// Administration of RocketMQ clusters from the command line.
@@ -81,6 +83,13 @@ pub(crate) enum Command {
     /// Load: send and receive many messages and prove that none is missing
     #[command(subcommand)]
     Bench(Bench),
+    /// FerroMQ clusters on Kubernetes, through kubectl; also `kubectl ferromq` under the name kubectl-ferromq
+    Kube(Kube),
+    /// Write a completion script for a shell to standard output
+    Completion {
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
     #[command(flatten)]
     Mqadmin(Mqadmin),
 }

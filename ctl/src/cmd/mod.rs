@@ -17,9 +17,13 @@ pub(crate) mod store;
 pub(crate) mod topic;
 mod trace;
 
+use anyhow::Context as _;
+use clap::CommandFactory as _;
+
 use crate::bench;
 use crate::cli::{self, Bench, Cli, Command};
 use crate::context::Context;
+use crate::{output, plugin};
 
 /// Carries a command out.
 pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
@@ -31,6 +35,14 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Broker(command) => Box::pin(broker::run(&cx, command)).await,
         Command::Group(command) => Box::pin(group::run(&cx, command)).await,
         Command::Message(command) => Box::pin(message::run(&cx, command)).await,
+        Command::Kube(kube) => tokio::task::spawn_blocking(move || plugin::run(&kube, cli.output))
+            .await
+            .context("ask kubectl")?,
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "ferroctl", &mut script);
+            output::write(&script)
+        }
         Command::Store(command) => store::run(&cx, command).await,
         Command::Bench(Bench::Send(args)) => Box::pin(bench::send::run(&cx, args)).await,
         Command::Bench(Bench::Receive(args)) => Box::pin(bench::receive::run(&cx, args)).await,

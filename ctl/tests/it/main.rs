@@ -7,5 +7,6 @@ mod bench;
 mod cluster;
 mod messages;
 mod mqadmin;
+mod plugin;
 mod store;
 mod usage;
