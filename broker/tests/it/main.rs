@@ -12,6 +12,7 @@ mod protocol_doc;
 mod pull;
 mod register;
 mod replication;
+mod replication_faults;
 mod restart;
 mod send;
 mod support;

@@ -10,7 +10,7 @@ use ferromq_daemon::Properties;
 use crate::support::{Peer, eventually, free_port, send_command};
 use ferromq_protocol::code::response;
 
-const BROKER: &str = env!("CARGO_BIN_EXE_ferromq-broker");
+pub(crate) const BROKER: &str = env!("CARGO_BIN_EXE_ferromq-broker");
 
 fn output(args: &[&str]) -> (Option<i32>, String, String) {
     let out = Program::new(BROKER)
@@ -55,7 +55,7 @@ impl Process {
         Self::run(program)
     }
 
-    fn configure(dir: &Path, port: u16, more: &str) -> PathBuf {
+    pub(crate) fn configure(dir: &Path, port: u16, more: &str) -> PathBuf {
         let file = dir.join("broker.conf");
         let text = format!(
             "brokerName=broker-a\nbrokerIP1=127.0.0.1\nbindAddress=127.0.0.1\nlistenPort={port}\n\
@@ -66,7 +66,7 @@ impl Process {
         file
     }
 
-    fn run(mut program: Program) -> Self {
+    pub(crate) fn run(mut program: Program) -> Self {
         let mut child = program
             .env_remove("NAMESRV_ADDR")
             .stdout(Stdio::piped())
@@ -75,6 +75,22 @@ impl Process {
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         Self { child, lines }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it at once, as a crash would.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends it in order.
+    pub(crate) fn stop(mut self) {
+        self.signal("-TERM");
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
     }
 
     fn next_line(&mut self) -> String {
