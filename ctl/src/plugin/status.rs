@@ -20,47 +20,41 @@ pub(super) fn pods(resource: &Value) -> Vec<String> {
 /// The whole picture.
 pub(super) fn text(resource: &Value) -> String {
     let status = &resource["status"];
-    let mut out = String::new();
-    let name = text_at(&resource["metadata"], "name");
-    let or_none = |text: &str| {
-        if text.is_empty() {
-            "-".to_owned()
-        } else {
-            text.to_owned()
-        }
-    };
-    out += &format!(
-        "{name}: brokers {} ready, name servers {} ready\n",
-        or_none(text_at(status, "readyBrokers")),
-        or_none(text_at(status, "readyNameServers"))
-    );
-    out += &format!(
-        "clients connect to {}\n",
-        or_none(text_at(status, "nameServerAddress"))
-    );
+    let or_none = |text: &str| if text.is_empty() { "-" } else { text }.to_owned();
+    let mut out = vec![
+        format!(
+            "{}: brokers {} ready, name servers {} ready",
+            text_at(&resource["metadata"], "name"),
+            or_none(text_at(status, "readyBrokers")),
+            or_none(text_at(status, "readyNameServers"))
+        ),
+        format!(
+            "clients connect to {}",
+            or_none(text_at(status, "nameServerAddress"))
+        ),
+    ];
     if resource["metadata"]["generation"] != status["observedGeneration"] {
-        out.push_str("the operator has not seen the latest change yet\n");
+        out.push("the operator has not seen the latest change yet".to_owned());
     }
-    section(&mut out, &conditions(status));
-    section(&mut out, &brokers(status));
+    out.extend([section(&conditions(status)), section(&brokers(status))]);
     if let Some(rollout) = status.get("rollout").filter(|rollout| rollout.is_object()) {
-        out += &format!("\nrollout {}", text_at(rollout, "id"));
-        match text_at(rollout, "waitingFor") {
-            "" => out.push('\n'),
-            what => out += &format!(" waits: {what}\n"),
-        }
-        section(&mut out, &plan(rollout));
+        let waits = match text_at(rollout, "waitingFor") {
+            "" => String::new(),
+            what => format!(" waits: {what}"),
+        };
+        out.push(format!("rollout {}{waits}", text_at(rollout, "id")));
+        out.push(section(&plan(rollout)));
     }
     if !list(status, "drift").is_empty() {
-        out.push_str("\nsettings that brokers have from somewhere else\n");
-        section(&mut out, &drift(status));
+        out.push("settings that brokers have from somewhere else".to_owned());
+        out.push(section(&drift(status)));
     }
-    out
+    out.join("\n") + "\n"
 }
 
-fn section(out: &mut String, table: &Table) {
-    out.push('\n');
-    out.push_str(&table.render());
+/// A table with an empty line before it.
+fn section(table: &Table) -> String {
+    format!("\n{}", table.render().trim_end())
 }
 
 fn conditions(status: &Value) -> Table {
