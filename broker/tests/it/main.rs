@@ -6,6 +6,8 @@ mod acl;
 mod admin;
 mod bad_input;
 mod clients;
+mod hostile;
+mod mutated;
 mod offsets;
 mod process;
 mod protocol_doc;

@@ -417,6 +417,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
                 self.inbuf = BytesMut::new();
                 self.read_size = READ_MIN;
                 self.out.shrink();
+                self.share.set(self.in_flight_bytes);
             }
             let mut next = tick_of(&self.cx.conn);
             if self.pressed.is_some() {
