@@ -11,7 +11,7 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicI64, Ordering},
+    sync::atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
 use parking_lot::Mutex;
@@ -27,6 +27,9 @@ pub(crate) struct Checkpoint {
     log: AtomicI64,
     queues: AtomicI64,
     index: AtomicI64,
+    /// A sync failed, so what the disk has of queues or index is unknown: their times stay.
+    queues_lost: AtomicBool,
+    index_lost: AtomicBool,
     file: Mutex<Option<File>>,
 }
 
@@ -47,6 +50,8 @@ impl Checkpoint {
             log: AtomicI64::new(at(0)),
             queues: AtomicI64::new(at(8)),
             index: AtomicI64::new(at(16)),
+            queues_lost: AtomicBool::new(false),
+            index_lost: AtomicBool::new(false),
             file: Mutex::new(None),
         })
     }
@@ -68,11 +73,30 @@ impl Checkpoint {
     }
 
     pub(crate) fn set_queues(&self, time: i64) {
-        self.queues.store(time, Ordering::Release);
+        if !self.queues_lost.load(Ordering::Acquire) {
+            self.queues.store(time, Ordering::Release);
+        }
     }
 
     pub(crate) fn set_index(&self, time: i64) {
-        self.index.store(time, Ordering::Release);
+        if !self.index_lost.load(Ordering::Acquire) {
+            self.index.store(time, Ordering::Release);
+        }
+    }
+
+    /// A sync of queues failed: a later one that succeeds says nothing.
+    pub(crate) fn lose_queues(&self) {
+        self.queues_lost.store(true, Ordering::Release);
+    }
+
+    /// A sync of the index failed: a later one that succeeds says nothing. `true` if it's the first.
+    pub(crate) fn lose_index(&self) -> bool {
+        !self.index_lost.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether a sync of queues or index failed since the start.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.queues_lost.load(Ordering::Acquire) || self.index_lost.load(Ordering::Acquire)
     }
 
     /// Writes and syncs it.

@@ -28,7 +28,6 @@ pub(crate) struct Flags(AtomicU32);
 
 impl Flags {
     pub(crate) const QUEUE_ERROR: u32 = 1 << 2;
-    pub(crate) const INDEX_ERROR: u32 = 1 << 3;
     pub(crate) const DISK_FULL: u32 = 1 << 4;
     pub(crate) const FLUSH_FAILED: u32 = 1 << 8;
 
@@ -113,7 +112,8 @@ pub(crate) struct Parts {
     pub(crate) disk: DiskState,
     pub(crate) lock: StoreLock,
     pub(crate) dispatched: i64,
-    pub(crate) last_time: i64,
+    /// Store time of the last record that the queues have; 0 if that isn't known.
+    pub(crate) dispatched_time: i64,
     pub(crate) last_stop_clean: bool,
 }
 
@@ -140,7 +140,7 @@ impl Core {
             flags: Flags::default(),
             totals: Totals::default(),
             dispatched: AtomicI64::new(parts.dispatched),
-            dispatched_time: AtomicI64::new(parts.last_time),
+            dispatched_time: AtomicI64::new(parts.dispatched_time),
             reput_signal: Signal::default(),
             flush_signal: Signal::default(),
             queue_signal: Signal::default(),
@@ -182,8 +182,6 @@ impl Core {
             WriteRefusal::FlushFailed
         } else if flags & Flags::QUEUE_ERROR != 0 {
             WriteRefusal::QueueError
-        } else if flags & Flags::INDEX_ERROR != 0 {
-            WriteRefusal::IndexError
         } else {
             WriteRefusal::DiskFull
         })

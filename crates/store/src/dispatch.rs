@@ -3,7 +3,14 @@
 //! Dispatching a record twice changes nothing, so recovery may start as early as it likes. A queue that lacks units is
 //! filled from the log before it goes on; the log's own gaps become units that stand for no message.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use ferromq_protocol::{
     java_hash,
@@ -30,6 +37,9 @@ pub(crate) struct Dispatch {
     pub(crate) hooks: Hooks,
     pub(crate) levels: DelayLevels,
     pub(crate) index_enabled: bool,
+    pub(crate) index_behind: AtomicBool,
+    /// Recovery starts behind the log's first record.
+    pub(crate) unread: AtomicBool,
     pub(crate) log_dir: PathBuf,
     pub(crate) log_file_size: u64,
 }
@@ -45,7 +55,6 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) enum DispatchError {
     Queue(io::Error),
-    Index(io::Error),
     /// The log itself can't be read.
     Log(io::Error),
 }
@@ -53,7 +62,7 @@ pub(crate) enum DispatchError {
 impl DispatchError {
     pub(crate) fn source(&self) -> &io::Error {
         match self {
-            Self::Queue(e) | Self::Index(e) | Self::Log(e) => e,
+            Self::Queue(e) | Self::Log(e) => e,
         }
     }
 }
@@ -121,7 +130,7 @@ impl Dispatch {
             }
         }
         if self.index_enabled {
-            self.index(record, &text).map_err(DispatchError::Index)?;
+            self.index(record, &text);
         }
         if phase == Phase::Live {
             self.hooks.arrival.arrived(&Arrival {
@@ -136,8 +145,57 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Adds a record's keys to the index.
-    pub(crate) fn index(&self, record: &Record<'_>, properties: &str) -> io::Result<()> {
+    /// Adds a record's keys to the index. If that fails the index falls behind, and nothing else does.
+    pub(crate) fn index(&self, record: &Record<'_>, properties: &str) {
+        if !self.index_behind() {
+            self.note_index(self.try_index(record, properties));
+        }
+    }
+
+    /// Whether records are missing in the index that have been dispatched.
+    pub(crate) fn index_behind(&self) -> bool {
+        self.index_behind.load(Ordering::Acquire)
+    }
+
+    fn note_index(&self, result: io::Result<()>) {
+        match result {
+            Err(error) => {
+                if !self.index_behind.swap(true, Ordering::AcqRel) {
+                    tracing::error!(%error, "the message index cannot be written: look-ups by key find nothing newer until it can");
+                }
+            }
+            Ok(()) => {
+                if self.index_behind.swap(false, Ordering::AcqRel) {
+                    tracing::info!("the message index is written again");
+                }
+            }
+        }
+    }
+
+    /// Adds what the index lacks below log offset `to`. Nothing else may be added meanwhile.
+    pub(crate) fn index_on(&self, to: i64) {
+        let result = commit_log::log_files(&self.log_dir).and_then(|files| {
+            let Some(first) = files.first() else { return Ok(()) };
+            let from = (self.index.end().1.max(0) as u64).max(first.base);
+            let mut visit = |record: &Record<'_>, _: &[u8]| -> io::Result<Visit> {
+                self.try_index(record, &record.properties_text())?;
+                Ok(Visit::Continue(()))
+            };
+            scan(
+                &files,
+                self.log_file_size,
+                from,
+                to.max(0) as u64,
+                Check::None,
+                &mut |_| {},
+                &mut visit,
+            )?;
+            Ok(())
+        });
+        self.note_index(result);
+    }
+
+    fn try_index(&self, record: &Record<'_>, properties: &str) -> io::Result<()> {
         if sysflag::transaction(record.sys_flag) == sysflag::TRANSACTION_ROLLBACK {
             return Ok(());
         }
@@ -152,6 +210,15 @@ impl Dispatch {
 
     fn enqueue(&self, record: &Record<'_>, unit: Unit, phase: Phase) -> io::Result<()> {
         let queue = self.queues.find_or_make(record.topic, record.queue_id);
+        let unread = phase == Phase::Recovery && self.unread.load(Ordering::Acquire);
+        if unread && record.queue_offset > 0 && queue.range().1 == 0 {
+            tracing::warn!(
+                topic = record.topic,
+                queue = record.queue_id,
+                "a queue has no file: filling it from the log"
+            );
+            self.fill(&queue, record.physical_offset)?;
+        }
         match self.append(&queue, record.queue_offset, unit)? {
             Appended::Yes(_) => {}
             Appended::Known => {

@@ -134,9 +134,6 @@ pub enum WriteRefusal {
     /// A consume queue couldn't be written.
     #[error("a consume queue cannot be written; check the disk, then restart the broker")]
     QueueError,
-    /// An index file couldn't be written.
-    #[error("the message index cannot be written; check the disk, then restart the broker")]
-    IndexError,
 }
 
 /// Nothing was stored, and why.

@@ -22,6 +22,8 @@ use crate::{
 };
 
 const PAGE: i64 = 4096;
+/// What the file `abort` says after a sync failed. Java looks only whether it's there.
+pub(crate) const DOUBT: &[u8] = b"a sync of the log failed\n";
 /// How long the thread that watches deadlines stays awake after the last append that it knew of. As long as appends come
 /// more often, none of them has to wake it.
 const LINGER: Duration = Duration::from_millis(200);
@@ -167,10 +169,20 @@ impl Core {
             }
             Err(error) => {
                 self.flags.set(Flags::FLUSH_FAILED);
+                self.mark_doubt();
                 tracing::error!(%error, flushed = self.log.flushed(), "the disk refused a sync of the log: no more messages are taken until a restart");
                 self.group.fail();
                 false
             }
+        }
+    }
+
+    /// Leaves word for the next start that the kernel may show what the disk doesn't have. The word need not reach the disk:
+    /// with the machine both are gone.
+    fn mark_doubt(&self) {
+        let abort = self.config.root.join("abort");
+        if let Err(error) = std::fs::write(&abort, DOUBT) {
+            tracing::warn!(path = %abort.display(), %error, "cannot note that a sync failed: restart the machine, not only the broker");
         }
     }
 
@@ -247,9 +259,16 @@ impl Core {
     pub(crate) fn sync_queues(&self) -> std::io::Result<()> {
         let time = self.dispatched_time.load(Ordering::Acquire);
         self.dispatch.queues.write_out()?;
-        self.dispatch.queues.sync()?;
+        if let Err(error) = self.dispatch.queues.sync() {
+            // What the kernel had taken over is lost: units may be missing on the disk, and no later sync brings them there.
+            self.dispatch.checkpoint.lose_queues();
+            if self.flags.set(Flags::QUEUE_ERROR) {
+                tracing::error!(%error, "the disk refused a sync of a consume queue: no more messages are taken until a restart");
+            }
+            return Err(error);
+        }
         self.dispatch.checkpoint.set_queues(time);
-        self.dispatch.index.sync(&self.dispatch.checkpoint)?;
+        self.dispatch.index.sync(&self.dispatch.checkpoint);
         self.dispatch.checkpoint.save()
     }
 }

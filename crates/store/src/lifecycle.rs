@@ -53,8 +53,14 @@ impl Core {
         self.progress.set_stage(Stage::Starting);
         // From here on queues may have units that aren't on the disk.
         let abort = self.config.root.join("abort");
-        File::create(&abort).map_err(start_error("create", &abort))?;
-        sync_dir(&self.config.root).map_err(start_error("sync", &self.config.root))?;
+        match self.make_abort() {
+            // Nothing can be appended, so nothing has to be recovered.
+            Err(error) if is_full(&error) => {
+                tracing::error!(%error, "the disk is full: there is not even room for the file that tells of a crash");
+                self.note_disk_full();
+            }
+            other => other.map_err(start_error("create", &abort))?,
+        }
         let caught_up = self.catch_up(Phase::Recovery);
         for queue in self.dispatch.queues.all() {
             queue.set_next_put(queue.range().1);
@@ -80,6 +86,13 @@ impl Core {
         self.started.store(true, Ordering::Release);
         self.progress.set_stage(Stage::Running);
         Ok(())
+    }
+
+    /// Makes the file that tells the next start of a crash, if it isn't there.
+    pub(crate) fn make_abort(&self) -> io::Result<()> {
+        let abort = self.config.root.join("abort");
+        File::create(abort)?;
+        sync_dir(&self.config.root)
     }
 
     fn join(&self, which: impl Fn(&str) -> bool) {
@@ -135,7 +148,11 @@ impl Core {
                 source: io::Error::other(other),
             },
         })?;
-        let clean = flushed && self.dispatched() >= self.log.whole() && self.flags.get() == 0;
+        let clean = flushed
+            && self.dispatched() >= self.log.whole()
+            && self.flags.get() == 0
+            && !self.dispatch.index_behind()
+            && !self.dispatch.checkpoint.has_lost();
         if clean {
             match fs::remove_file(&abort) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(stop_error("remove", &abort)(e)),

@@ -10,7 +10,10 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use ferromq_protocol::record::{Check, Entry, Record, parse};
@@ -23,6 +26,7 @@ use crate::{
     consume_queue::{self, EndBy, LoadError, Queue, QueueFiles, Queues, Unit},
     core::{Core, Parts},
     dispatch::{Dispatch, Phase},
+    flush::DOUBT,
     fs::{
         crash_safe::{create_dir, is_full},
         lock::{LockError, StoreLock},
@@ -162,6 +166,8 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
         hooks,
         levels: config.delay_levels.clone(),
         index_enabled: config.message_index_enable,
+        index_behind: AtomicBool::new(false),
+        unread: AtomicBool::new(false),
         log_dir: log_dir.clone(),
         log_file_size: size,
     };
@@ -173,12 +179,20 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
         progress,
     };
     let found = recovery.run(&config, &dispatch)?;
-    let (segments, writer) = commit_log::settle(&files, size, found.end)?;
+    if abnormal && fs::read(config.root.join("abort")).is_ok_and(|word| word == DOUBT) {
+        tracing::warn!(
+            start,
+            end = found.end,
+            "a sync of the log failed before: writing it to the disk again"
+        );
+        commit_log::write_again(&files, size, start, found.end)
+            .map_err(io_error("write again the end of", &log_dir))?;
+    }
+    let settled = commit_log::settle(&files, size, found.end)?;
     let log = CommitLog::new(
         &log_dir,
         size,
-        segments,
-        writer,
+        settled,
         found.last_time,
         // After a kill the last records may be in the page cache only: the next sync takes them along.
         if abnormal { start } else { found.end },
@@ -186,6 +200,11 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
     )
     .map_err(io_error("start allocating in", &log_dir))?;
     let dispatched = found.dispatched.clamp(log.min(), log.max());
+    let dispatched_time = if dispatched < log.max() {
+        0
+    } else {
+        found.last_time
+    };
     tracing::info!(
         root = %config.root.display(),
         abnormal,
@@ -201,7 +220,7 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
         disk,
         lock,
         dispatched,
-        last_time: found.last_time,
+        dispatched_time,
         last_stop_clean: !abnormal,
     };
     Ok(Core::new(config, progress, parts))
@@ -261,6 +280,9 @@ impl Recovery<'_> {
         } else {
             self.start
         };
+        dispatch
+            .unread
+            .store(start > self.files[0].base, Ordering::Release);
         self.progress.set_total(last.base + self.size - start);
         let found = if self.abnormal {
             self.after_crash(config, dispatch, &holed, start)?
@@ -271,6 +293,9 @@ impl Recovery<'_> {
             && dispatch.index_enabled
         {
             self.index_again(dispatch, from, found.end).map_err(log_error)?;
+        } else if dispatch.index_enabled && dispatch.index.was_dropped() {
+            self.index_again(dispatch, dispatch.index.end().1, found.end)
+                .map_err(log_error)?;
         }
         self.progress.set_done(self.progress.total());
         Ok(found)
@@ -382,7 +407,7 @@ impl Recovery<'_> {
             return Ok(());
         }
         let mut visit = |record: &Record<'_>, _: &[u8]| -> io::Result<Visit> {
-            dispatch.index(record, &record.properties_text())?;
+            dispatch.index(record, &record.properties_text());
             Ok(Visit::Continue(()))
         };
         commit_log::scan(

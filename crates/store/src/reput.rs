@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ferromq_protocol::{
@@ -19,8 +19,31 @@ use crate::{
 
 const RETRY: Duration = Duration::from_secs(1);
 const TRIES: u32 = 30;
+/// The longest pause between two tries to write the index.
+const MOST_PAUSE: Duration = Duration::from_secs(8);
 /// How long appends are gathered after some were dispatched; less than anyone who waits for a message notices.
 const GATHER: Duration = Duration::from_micros(100);
+
+/// When to try again to bring the index up to the queues: each second at first, then less often.
+#[derive(Debug, Default)]
+struct IndexRetry {
+    at: Option<Instant>,
+    pause: Duration,
+}
+
+impl IndexRetry {
+    fn is_due(&mut self) -> bool {
+        *self.at.get_or_insert_with(|| Instant::now() + RETRY) <= Instant::now()
+    }
+
+    fn tried(&mut self, failed: bool) {
+        self.pause = (self.pause * 2).clamp(RETRY, MOST_PAUSE);
+        self.at = failed.then(|| Instant::now() + self.pause);
+        if !failed {
+            self.pause = Duration::ZERO;
+        }
+    }
+}
 
 impl Core {
     /// Dispatches what the log has beyond what the queues have.
@@ -105,6 +128,7 @@ impl Core {
     /// The thread: ends when the store stops, or when it closes and everything is dispatched.
     pub(crate) fn run_reput(self: &Arc<Self>) {
         let mut tries = 0;
+        let mut index = IndexRetry::default();
         while !self.stopping() {
             match self.catch_up(Phase::Live) {
                 Ok(()) => tries = 0,
@@ -118,12 +142,22 @@ impl Core {
                     continue;
                 }
             }
-            if self.closing.load(Ordering::Acquire) && self.dispatched() >= self.log.whole() {
+            let closing = self.closing.load(Ordering::Acquire);
+            if self.dispatch.index_behind() && (closing || index.is_due()) {
+                self.dispatch.index_on(self.dispatched());
+                index.tried(self.dispatch.index_behind());
+            }
+            if closing && self.dispatched() >= self.log.whole() {
                 return;
             }
             // What comes while appends are frequent is gathered, instead of one wake-up for each of them.
             std::thread::sleep(GATHER);
-            self.reput_signal.wait(Duration::from_secs(10), || {
+            let most = if self.dispatch.index_behind() {
+                RETRY
+            } else {
+                Duration::from_secs(10)
+            };
+            self.reput_signal.wait(most, || {
                 self.dispatched() < self.log.whole()
                     || self.stopping()
                     || self.closing.load(Ordering::Acquire)
@@ -138,7 +172,6 @@ impl Core {
         }
         let (what, flag) = match error {
             DispatchError::Queue(_) => ("consume queue", Flags::QUEUE_ERROR),
-            DispatchError::Index(_) => ("index", Flags::INDEX_ERROR),
             // What is appended now would never be seen.
             DispatchError::Log(_) => ("log", Flags::QUEUE_ERROR),
         };

@@ -14,7 +14,10 @@ use ferromq_protocol::names::topics;
 use jiff::tz::TimeZone;
 
 use super::plan::{self, Reason, Snapshot};
-use crate::core::{Core, Flags};
+use crate::{
+    core::{Core, Flags},
+    fs::crash_safe::sync_dir,
+};
 
 const FIRST_CLEAN: Duration = Duration::from_mins(1);
 const FIRST_CHECK: Duration = Duration::from_secs(1);
@@ -128,7 +131,10 @@ impl Core {
         if self.disk.no_space.load(Ordering::Acquire) {
             let needed = self.config.commit_log_file_size;
             let room = |path: &Path| disk_use(path).is_some_and(|(_, available)| available > needed);
-            if room(&self.config.commit_log_dir()) && room(&self.config.consume_queue_dir()) {
+            if room(&self.config.commit_log_dir())
+                && room(&self.config.consume_queue_dir())
+                && self.has_abort()
+            {
                 self.disk.no_space.store(false, Ordering::Release);
             }
         }
@@ -146,6 +152,13 @@ impl Core {
                 "the disk of the store has room again: messages are taken"
             );
         }
+    }
+
+    /// Whether the file is there that tells of a crash. A start on a full disk may have had no room for it.
+    fn has_abort(&self) -> bool {
+        !self.started.load(Ordering::Acquire)
+            || self.config.root.join("abort").exists()
+            || self.make_abort().is_ok()
     }
 
     /// Deletes log files that have to go, then what pointed to them.
@@ -200,7 +213,13 @@ impl Core {
                 return;
             };
             match segment.unlink() {
-                Ok(()) => tracing::info!(path = %segment.path().display(), ?reason, "deleted a log file"),
+                Ok(()) => {
+                    tracing::info!(path = %segment.path().display(), ?reason, "deleted a log file");
+                    // Files must not come back in another order than they went, or the log has a gap.
+                    if let Err(error) = segment.path().parent().map_or(Ok(()), sync_dir) {
+                        tracing::warn!(path = %segment.path().display(), %error, "cannot make a deletion safe");
+                    }
+                }
                 Err(error) => {
                     tracing::error!(path = %segment.path().display(), %error, "cannot delete a log file; its messages are gone, its space is not");
                 }

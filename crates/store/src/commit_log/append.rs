@@ -140,6 +140,7 @@ impl CommitLog {
 
     /// Makes the current file one that has room for `len` bytes and a blank.
     fn make_room(&self, writing: &mut Writing, len: u64) -> Result<(), AppendError> {
+        writing.allocate().map_err(AppendError::NoFile)?;
         let next = match &mut writing.current {
             None => self.max.load(Ordering::Acquire),
             Some((segment, writer)) => {

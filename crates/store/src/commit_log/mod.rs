@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 
 pub(crate) use append::{AppendError, Encoded};
 pub(crate) use raw::RawError;
-pub(crate) use recover::{LogFile, first_store_time, list, log_files, settle};
+pub(crate) use recover::{LogFile, Settled, first_store_time, list, log_files, settle, write_again};
 pub(crate) use scan::{Scan, Visit, scan};
 
 use crate::{
@@ -61,21 +61,40 @@ struct Writing {
     populated: u64,
     /// The next file was asked for.
     asked: bool,
+    /// The current file has to get its blocks before anything is appended.
+    lacks_blocks: bool,
     /// On a slave: where the entries begin that came.
     boundaries: raw::Boundaries,
 }
 
+impl Writing {
+    /// Gives the current file its blocks if it lacks them: a store to one that has none would be a signal on a full disk.
+    fn allocate(&mut self) -> io::Result<()> {
+        if self.lacks_blocks
+            && let Some((segment, _)) = &self.current
+        {
+            segment.allocate()?;
+        }
+        self.lacks_blocks = false;
+        Ok(())
+    }
+}
+
 impl CommitLog {
-    /// A log of recovered files; `writer` belongs to the last one. Below `flushed` it's known to be on the disk.
+    /// A log of recovered files. Below `flushed` it's known to be on the disk.
     pub(crate) fn new(
         dir: &Path,
         size: u64,
-        segments: Vec<Arc<Segment>>,
-        writer: Option<MapWriter>,
+        settled: Settled,
         last_time: i64,
         flushed: u64,
         clock: Clock,
     ) -> io::Result<Self> {
+        let Settled {
+            segments,
+            writer,
+            lacks_blocks,
+        } = settled;
         let max = segments.last().map_or(0, |s| s.readable_end());
         let current = segments.last().cloned().zip(writer);
         Ok(Self {
@@ -85,6 +104,7 @@ impl CommitLog {
                 current,
                 populated: 0,
                 asked: false,
+                lacks_blocks,
                 boundaries: raw::Boundaries::at(max),
             }),
             clock,

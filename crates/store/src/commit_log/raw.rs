@@ -142,6 +142,7 @@ impl CommitLog {
         boundaries
             .follow(offset, bytes, limit)
             .map_err(RawError::NoRecord)?;
+        writing.allocate().map_err(RawError::NoFile)?;
         if writing.current.as_ref().is_none_or(|(s, _)| s.limit() == offset) {
             let (segment, writer) = self.prealloc.take(offset).map_err(RawError::NoFile)?;
             self.segments.push(segment.clone());

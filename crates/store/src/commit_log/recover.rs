@@ -76,8 +76,12 @@ pub(crate) fn list(dir: &Path, size: u64) -> Result<Vec<LogFile>, OpenError> {
         }
         if *len < size {
             tracing::warn!(path = %file.path.display(), len, "the last log file is too short: giving it its length");
+            // On a full disk it gets no blocks yet, or nothing could ever make room again.
             file.open()
-                .and_then(|f| crash_safe::allocate(&f, 0, size))
+                .and_then(|f| match crash_safe::allocate(&f, 0, size) {
+                    Err(error) if crash_safe::is_full(&error) => f.set_len(size),
+                    other => other,
+                })
                 .map_err(io_error("allocate", &file.path))?;
         }
     }
@@ -110,37 +114,77 @@ pub(crate) fn first_store_time(file: &LogFile) -> io::Result<Option<i64>> {
     Ok((i32_at(at::MAGIC) == MESSAGE_MAGIC && time != 0).then_some(time))
 }
 
+/// Writes what files hold of `[from, to)` once more and waits until it's on the disk: after a sync that failed the kernel takes
+/// pages for written that are not.
+pub(crate) fn write_again(files: &[LogFile], size: u64, from: u64, to: u64) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 20];
+    for file in files.iter().filter(|f| f.base + size > from && f.base < to) {
+        let handle = file.open()?;
+        let mut at = from.max(file.base) - file.base;
+        let end = to.min(file.base + size) - file.base;
+        while at < end {
+            let part = &mut buffer[..(end - at).min(1 << 20) as usize];
+            handle.read_exact_at(part, at)?;
+            handle.write_all_at(part, at)?;
+            at += part.len() as u64;
+        }
+        handle.sync_data()?;
+    }
+    Ok(())
+}
+
 /// Files mapped in order, and the right to write the last one.
-pub(crate) type Settled = (Vec<Arc<Segment>>, Option<MapWriter>);
+#[derive(Debug)]
+pub(crate) struct Settled {
+    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) writer: Option<MapWriter>,
+    /// The last file has no blocks yet where appends would go: the disk is full.
+    pub(crate) lacks_blocks: bool,
+}
 
 /// Makes `end` the log's end: zeros what stands behind it, deletes the files beyond it, and maps the rest.
 pub(crate) fn settle(files: &[LogFile], size: u64, end: u64) -> Result<Settled, OpenError> {
-    let mut segments = Vec::new();
-    let mut last = None;
-    let mut deleted = false;
-    for file in files {
-        if file.base > end || (file.base == end && !segments.is_empty()) {
-            tracing::info!(path = %file.path.display(), end, "deleting a log file beyond the end of the log");
-            fs::remove_file(&file.path).map_err(io_error("delete", &file.path))?;
-            deleted = true;
-            continue;
-        }
+    let mut settled = Settled {
+        segments: Vec::new(),
+        writer: None,
+        lacks_blocks: false,
+    };
+    let beyond = files
+        .iter()
+        .position(|f| f.base > end || (f.base == end && f.base > files[0].base))
+        .unwrap_or(files.len());
+    // From the last one backwards: a crash between two deletions must leave no gap.
+    for file in files[beyond..].iter().rev() {
+        tracing::info!(path = %file.path.display(), end, "deleting a log file beyond the end of the log");
+        fs::remove_file(&file.path).map_err(io_error("delete", &file.path))?;
+    }
+    if beyond < files.len()
+        && let Some(dir) = files[0].path.parent()
+    {
+        crash_safe::sync_dir(dir).map_err(io_error("sync", dir))?;
+    }
+    for file in &files[..beyond] {
         let readable = (end - file.base).min(size);
         let handle = file.open().map_err(io_error("open", &file.path))?;
         if readable < size {
             // Bytes left behind the end must never be taken for records again.
             crash_safe::zero(&handle, readable, size, true)
-                .and_then(|_| crash_safe::allocate(&handle, 0, size))
+                .and_then(|_| match crash_safe::allocate(&handle, 0, size) {
+                    // A file of Java's has no blocks yet behind its end.
+                    Err(error) if crash_safe::is_full(&error) => {
+                        tracing::error!(path = %file.path.display(), %error, "the disk is full: the last log file gets its blocks when there is room");
+                        settled.lacks_blocks = true;
+                        Ok(())
+                    }
+                    other => other,
+                })
                 .and_then(|()| handle.sync_data())
                 .map_err(io_error("clear the end of", &file.path))?;
         }
         let (segment, writer) = Segment::open(&file.path, handle, file.base, size, readable)
             .map_err(io_error("map", &file.path))?;
-        segments.push(segment);
-        last = Some(writer);
+        settled.segments.push(segment);
+        settled.writer = Some(writer);
     }
-    if deleted && let Some(dir) = files.first().and_then(|f| f.path.parent()) {
-        crash_safe::sync_dir(dir).map_err(io_error("sync", dir))?;
-    }
-    Ok((segments, last))
+    Ok(settled)
 }

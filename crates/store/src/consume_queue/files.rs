@@ -115,9 +115,16 @@ impl QueueFiles {
         Ok(n)
     }
 
-    /// Writes `bytes` at `start`, over as many files as that takes. Returns whether a file had to be made.
-    pub(crate) fn write(&self, uid: u32, dir: &Path, start: u64, bytes: &[u8]) -> io::Result<bool> {
-        let mut made = false;
+    /// Writes `bytes` at `start`, over as many files as that takes. Sets `made` if a file had to be made, also if the write
+    /// then fails.
+    pub(crate) fn write(
+        &self,
+        uid: u32,
+        dir: &Path,
+        start: u64,
+        bytes: &[u8],
+        made: &mut bool,
+    ) -> io::Result<()> {
         let mut at = start;
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -139,7 +146,7 @@ impl QueueFiles {
                     other => other?,
                 };
                 if file.metadata()?.len() != self.size {
-                    made = true;
+                    *made = true;
                     file.set_len(self.size)?;
                 }
                 Ok(file)
@@ -148,7 +155,7 @@ impl QueueFiles {
             at += n as u64;
             rest = &rest[n..];
         }
-        Ok(made)
+        Ok(())
     }
 
     /// Waits until the files of `[start, end)` are on the disk, and their names if `names`.
@@ -206,7 +213,9 @@ mod tests {
         let files = QueueFiles::new(root.path().to_owned(), 40, 8);
         for id in 0..50u32 {
             let dir = files.queue_dir("t", id as i32);
-            assert!(files.write(id, &dir, 20, &[id as u8; 100]).unwrap());
+            let mut made = false;
+            files.write(id, &dir, 20, &[id as u8; 100], &mut made).unwrap();
+            assert!(made);
             assert!(files.open_files() <= 8);
         }
         for id in 0..50u32 {

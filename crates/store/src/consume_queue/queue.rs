@@ -196,7 +196,16 @@ impl Queue {
     fn write(&self, state: &mut State, files: &QueueFiles) -> io::Result<()> {
         if state.end > state.written && !self.is_dead() {
             let from = (state.written - state.tail_start) as usize;
-            state.names |= files.write(self.uid, &self.dir(files), state.written, &state.tail[from..])?;
+            let mut made = false;
+            let result = files.write(
+                self.uid,
+                &self.dir(files),
+                state.written,
+                &state.tail[from..],
+                &mut made,
+            );
+            state.names |= made;
+            result?;
             state.written = state.end;
         }
         if state.tail.len() > 2 * KEEP {

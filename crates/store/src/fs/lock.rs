@@ -13,6 +13,8 @@ use std::{
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, fcntl_lock};
 
+use super::crash_safe::is_full;
+
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// The lock, held until dropped.
@@ -51,8 +53,15 @@ impl StoreLock {
             Err(rustix::io::Errno::ACCESS | rustix::io::Errno::AGAIN) => return Err(LockError::Held),
             Err(e) => return Err(LockError::Io(e.into())),
         }
-        if file.metadata().map_err(LockError::Io)?.len() == 0 {
-            file.write_all(b"lock").map_err(LockError::Io)?;
+        // Nobody reads what it says: a full disk is no reason to stay closed.
+        match file.metadata().map(|m| m.len()) {
+            Ok(0) => match file.write_all(b"lock") {
+                Err(e) if !is_full(&e) => return Err(LockError::Io(e)),
+                _ => {}
+            },
+            other => {
+                other.map_err(LockError::Io)?;
+            }
         }
         held.insert(path.clone());
         Ok(Self { path, _file: file })

@@ -125,6 +125,11 @@ impl Segment {
         self.map.bytes(self.local(&range)?)
     }
 
+    /// Gives all of it real blocks.
+    pub(crate) fn allocate(&self) -> io::Result<()> {
+        super::crash_safe::allocate(&self.file, 0, self.size)
+    }
+
     /// Waits until what was written is on the disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()

@@ -100,10 +100,17 @@ impl Writer {
             .write(true)
             .create_new(true)
             .open(path)?;
-        file.set_len(shape.len())?;
-        if let Some(dir) = path.parent() {
-            crash_safe::sync_dir(dir)?;
+        let made = Self::fill_new(path, file, shape, end_time, end_offset);
+        if made.is_err()
+            && let Err(error) = std::fs::remove_file(path)
+        {
+            tracing::warn!(path = %path.display(), %error, "cannot remove an index file that could not be made");
         }
+        made
+    }
+
+    fn fill_new(path: &Path, file: File, shape: Shape, end_time: i64, end_offset: i64) -> io::Result<Self> {
+        file.set_len(shape.len())?;
         let header = Header {
             begin_time: end_time,
             end_time,
@@ -114,6 +121,7 @@ impl Writer {
         };
         let mut writer = Self::with(file, shape, header)?;
         writer.map.get_mut()[..HEADER as usize].copy_from_slice(&header.encode());
+        path.parent().map_or(Ok(()), crash_safe::sync_dir)?;
         Ok(writer)
     }
 

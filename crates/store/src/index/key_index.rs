@@ -28,6 +28,7 @@ pub(crate) struct KeyIndex {
     clock: Clock,
     files: RwLock<Vec<Arc<Indexed>>>,
     writer: Mutex<Option<Writer>>,
+    dropped: bool,
 }
 
 /// What a key is indexed under.
@@ -92,11 +93,16 @@ impl KeyIndex {
                 file.set_len(shape.len())?;
             }
             let header = Header::read(&file)?;
+            // One whose head was never written ends before those that are older.
+            let before = files
+                .last()
+                .map_or(0, |f: &Arc<Indexed>| f.header.lock().end_offset);
             let bad = header.count as u32 > entries
                 || header.begin_offset < 0
-                || header.end_offset < header.begin_offset;
-            dropping |= kept_until.is_some_and(|until| bad || header.end_time > until);
-            if dropping || bad {
+                || header.end_offset < header.begin_offset
+                || header.end_offset < before;
+            dropping |= bad || kept_until.is_some_and(|until| header.end_time > until);
+            if dropping {
                 tracing::info!(path = %path.display(), "dropping an index file that may be incomplete");
                 fs::remove_file(&path)?;
                 continue;
@@ -112,7 +118,13 @@ impl KeyIndex {
             clock,
             files: RwLock::new(files),
             writer: Mutex::new(None),
+            dropped: dropping,
         })
+    }
+
+    /// Whether loading deleted files: what they had has to be added again.
+    pub(crate) fn was_dropped(&self) -> bool {
+        self.dropped
     }
 
     /// Adds a record under each of `keys`, unless the index is already beyond it.
@@ -154,8 +166,7 @@ impl KeyIndex {
         if slot.as_ref().is_some_and(Writer::is_full)
             && let Some(full) = slot.take()
         {
-            full.sync()?;
-            checkpoint.set_index(full.header().end_time);
+            sync(&full, checkpoint);
             checkpoint.save()?;
         }
         if slot.is_none() {
@@ -260,14 +271,10 @@ impl KeyIndex {
     }
 
     /// Waits until the newest file is on the disk, and notes how far that is.
-    pub(crate) fn sync(&self, checkpoint: &Checkpoint) -> io::Result<()> {
-        let writer = self.writer.lock();
-        if let Some(writer) = writer.as_ref() {
-            let end = writer.header().end_time;
-            writer.sync()?;
-            checkpoint.set_index(end);
+    pub(crate) fn sync(&self, checkpoint: &Checkpoint) {
+        if let Some(writer) = self.writer.lock().as_ref() {
+            sync(writer, checkpoint);
         }
-        Ok(())
     }
 
     /// Deletes files all of whose records are below `log_min`; never the newest.
@@ -286,6 +293,19 @@ impl KeyIndex {
                 _ => deleted += 1,
             }
         }
+    }
+}
+
+/// Waits until a file is on the disk, and notes how far that is. What a sync that failed should have brought there is lost: the
+/// next start makes the index again from where it was safe.
+fn sync(writer: &Writer, checkpoint: &Checkpoint) {
+    let end = writer.header().end_time;
+    match writer.sync() {
+        Ok(()) => checkpoint.set_index(end),
+        Err(error) if checkpoint.lose_index() => {
+            tracing::error!(%error, "the disk refused a sync of the index: it is made again at the next start");
+        }
+        Err(_) => {}
     }
 }
 
