@@ -113,22 +113,40 @@ fn load_error(error: LoadError, expected: u64) -> OpenError {
     }
 }
 
+fn take_lock(root: &Path) -> Result<StoreLock, OpenError> {
+    StoreLock::take(root).map_err(|e| match e {
+        LockError::Held => OpenError::Locked {
+            path: root.to_owned(),
+            holder: None,
+        },
+        LockError::Io(source) => OpenError::Io {
+            action: "lock",
+            path: root.join("lock"),
+            source,
+        },
+    })
+}
+
+/// After a sync that failed the kernel may show what the disk doesn't have: what was read is written to it again.
+fn write_doubtful(config: &StoreConfig, files: &[LogFile], from: u64, to: u64) -> Result<(), OpenError> {
+    if !fs::read(config.root.join("abort")).is_ok_and(|word| word == DOUBT) {
+        return Ok(());
+    }
+    tracing::warn!(
+        from,
+        to,
+        "a sync of the log failed before: writing it to the disk again"
+    );
+    commit_log::write_again(files, config.commit_log_file_size, from, to)
+        .map_err(io_error("write again the end of", &config.commit_log_dir()))
+}
+
 /// Opens the store: everything but its threads.
 pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Result<Core, OpenError> {
     progress.set_stage(Stage::Loading);
     let disk = check(&config)?;
     create_dir(&config.root).map_err(io_error("create", &config.root))?;
-    let lock = StoreLock::take(&config.root).map_err(|e| match e {
-        LockError::Held => OpenError::Locked {
-            path: config.root.clone(),
-            holder: None,
-        },
-        LockError::Io(source) => OpenError::Io {
-            action: "lock",
-            path: config.root.join("lock"),
-            source,
-        },
-    })?;
+    let lock = take_lock(&config.root)?;
     ha::copy::settle(&config)?;
     let (log_dir, queue_dir, index_dir) = (
         config.commit_log_dir(),
@@ -179,15 +197,7 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
         progress,
     };
     let found = recovery.run(&config, &dispatch)?;
-    if abnormal && fs::read(config.root.join("abort")).is_ok_and(|word| word == DOUBT) {
-        tracing::warn!(
-            start,
-            end = found.end,
-            "a sync of the log failed before: writing it to the disk again"
-        );
-        commit_log::write_again(&files, size, start, found.end)
-            .map_err(io_error("write again the end of", &log_dir))?;
-    }
+    write_doubtful(&config, &files, start, found.end)?;
     let settled = commit_log::settle(&files, size, found.end)?;
     let log = CommitLog::new(
         &log_dir,
