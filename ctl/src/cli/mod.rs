@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 mod mqadmin;
+#[cfg(test)]
+mod reference;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -77,6 +79,18 @@ pub(crate) enum Command {
     /// Write metadata, configurations or figures of a cluster to JSON files
     #[command(subcommand)]
     Export(Export),
+    /// Watch brokers, the busiest topics and the groups that are furthest behind
+    Top {
+        /// Time between two looks, in seconds
+        #[arg(long, default_value = "2", value_name = "SECONDS", value_parser = seconds)]
+        interval: Duration,
+        /// Topics and groups to show
+        #[arg(long, default_value_t = 10, value_name = "N")]
+        rows: usize,
+        /// Look once
+        #[arg(long)]
+        once: bool,
+    },
     /// A store directory, offline: look at it, check it, see what a start would do. Nothing is written
     #[command(subcommand)]
     Store(Store),

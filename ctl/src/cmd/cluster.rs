@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output::{self, Table};
 
 #[derive(Serialize)]
-struct BrokerRow {
+pub(crate) struct BrokerRow {
     cluster: String,
     broker: String,
     id: i64,
@@ -25,7 +25,7 @@ struct BrokerRow {
 }
 
 /// All brokers with their rates; a broker that does not answer is shown as such and fails nothing.
-pub(crate) async fn list(cx: &Context, cluster: Option<&str>) -> anyhow::Result<()> {
+pub(crate) async fn rows(cx: &Context, cluster: Option<&str>) -> anyhow::Result<Vec<BrokerRow>> {
     let mut brokers = cx.all_brokers().await?;
     if let Some(cluster) = cluster {
         brokers.retain(|broker| broker.cluster == cluster);
@@ -51,31 +51,38 @@ pub(crate) async fn list(cx: &Context, cluster: Option<&str>) -> anyhow::Result<
             error,
         }
     });
-    let rows: Vec<BrokerRow> = join_all(rows).await;
+    Ok(join_all(rows).await)
+}
+
+pub(crate) async fn list(cx: &Context, cluster: Option<&str>) -> anyhow::Result<()> {
+    let rows = rows(cx, cluster).await?;
     for row in rows.iter().filter(|row| row.error.is_some()) {
         eprintln!("{}: {}", row.broker, row.error.as_deref().unwrap_or_default());
     }
-    output::print(cx.format, &rows, |rows| {
-        let heading = [
-            "cluster", "broker", "id", "address", "version", "in/s", "out/s", "disk",
-        ];
-        let mut table = Table::new(&heading).numbers(&[2, 5, 6, 7]);
-        for row in rows {
-            let number =
-                |n: Option<f64>, unit: &str| n.map_or_else(|| "-".to_owned(), |n| format!("{n:.0}{unit}"));
-            table.row([
-                row.cluster.clone(),
-                row.broker.clone(),
-                row.id.to_string(),
-                row.address.clone(),
-                row.version.clone().unwrap_or_else(|| "no answer".into()),
-                number(row.in_tps, ""),
-                number(row.out_tps, ""),
-                number(row.disk_percent, "%"),
-            ]);
-        }
-        table
-    })
+    output::print(cx.format, &rows, |rows| table(rows))
+}
+
+/// Brokers for people.
+pub(crate) fn table(rows: &[BrokerRow]) -> Table {
+    let heading = [
+        "cluster", "broker", "id", "address", "version", "in/s", "out/s", "disk",
+    ];
+    let mut table = Table::new(&heading).numbers(&[2, 5, 6, 7]);
+    for row in rows {
+        let number =
+            |n: Option<f64>, unit: &str| n.map_or_else(|| "-".to_owned(), |n| format!("{n:.0}{unit}"));
+        table.row([
+            row.cluster.clone(),
+            row.broker.clone(),
+            row.id.to_string(),
+            row.address.clone(),
+            row.version.clone().unwrap_or_else(|| "no answer".into()),
+            number(row.in_tps, ""),
+            number(row.out_tps, ""),
+            number(row.disk_percent, "%"),
+        ]);
+    }
+    table
 }
 
 /// The first of the three numbers for 10, 60 and 600 seconds.

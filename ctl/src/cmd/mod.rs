@@ -14,6 +14,7 @@ mod probe;
 mod rates;
 mod read;
 pub(crate) mod store;
+mod top;
 pub(crate) mod topic;
 mod trace;
 
@@ -35,6 +36,7 @@ pub(crate) async fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Broker(command) => Box::pin(broker::run(&cx, command)).await,
         Command::Group(command) => Box::pin(group::run(&cx, command)).await,
         Command::Message(command) => Box::pin(message::run(&cx, command)).await,
+        Command::Top { interval, rows, once } => Box::pin(top::run(&cx, interval, rows, once)).await,
         Command::Kube(kube) => tokio::task::spawn_blocking(move || plugin::run(&kube, cli.output))
             .await
             .context("ask kubectl")?,

@@ -104,6 +104,10 @@ fn groups_offsets_and_clients() {
     table(&cluster, "skipAccumulatedMessage -g G -t T");
     table(&cluster, "cloneGroupOffset -s G -d H -t T");
     assert_eq!(consumer_offset("H"), Some(20));
+    let look = table(&cluster, "top --once");
+    assert!(look.contains("broker-a") && look.contains("BEHIND"), "{look}");
+    let look = cluster.json(&["top", "--once"]);
+    assert_eq!(look["topics"][0]["topic"], "T", "{look}");
     refused(&cluster, "group reset G T --to 0", 2, "--yes");
     refused(&cluster, "consumerConnection -g G", 3, "connected");
     refused(&cluster, "consumerStatus -g G", 3, "connected");
