@@ -5,6 +5,7 @@
 mod acl;
 mod admin;
 mod bad_input;
+mod cases;
 mod clients;
 mod hostile;
 mod mutated;

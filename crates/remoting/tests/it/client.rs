@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ferromq_protocol::command::Command;
@@ -311,5 +311,39 @@ async fn many_callers_wait_for_room_instead_of_failing() {
     for caller in callers {
         assert_eq!(within(caller).await.unwrap().unwrap().body.len(), 20_000);
     }
+    server.stop().await;
+}
+
+/// A burst of notices must not hold up an answer, nor be answered.
+#[tokio::test]
+async fn an_answer_comes_through_a_burst_of_notices() {
+    let notices = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&notices);
+    let mut table = Dispatch::builder();
+    table.on(
+        40,
+        Run::Inline,
+        Arc::new(move |_: &RequestContext, _: Command| {
+            seen.fetch_add(1, Ordering::SeqCst);
+            Outcome::Silent
+        }),
+    );
+    let own = table.build();
+    let burst = |cx: &RequestContext, request: Command| -> Outcome {
+        for _ in 0..5_000 {
+            cx.conn.oneway(Command::request(40)).unwrap();
+        }
+        request.reply(0).into()
+    };
+    let mut table = Dispatch::builder();
+    table.on(1, Run::Inline, Arc::new(burst));
+    let server = TestServer::start(table.build(), ServerConfig::default());
+    let client = Client::new(ClientConfig::default(), own);
+    let answer = client
+        .call(&server.addr.to_string(), Command::request(1), SOON)
+        .await;
+    assert_eq!(answer.unwrap().code, 0);
+    until("all notices came", || notices.load(Ordering::SeqCst) == 5_000).await;
+    client.close().await;
     server.stop().await;
 }
