@@ -84,6 +84,11 @@ bench-brokers: ## our broker beside Java's in one run: CPU, memory, system calls
 		JAVA_HEAP=4g JAVA_FLAGS="-XX:+UseG1GC -XX:MaxDirectMemorySize=2g" \
 		cargo bench -p ferromq-e2e --features interop --bench brokers
 
+.PHONY: many-clients
+many-clients: ## a broker with 5,000 connections and 2,000 consumer groups
+	ulimit -n $$(ulimit -Hn); FERROMQ_CONNECTIONS=5000 FERROMQ_GROUPS=2000 \
+		cargo test -p ferromq-broker --test it many:: -- --nocapture
+
 .PHONY: fmt
 fmt: ## format the code
 	cargo fmt --all

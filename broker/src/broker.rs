@@ -30,6 +30,7 @@ use crate::acl::{Acl, Signer};
 use crate::clock::now_ms;
 use crate::config::{BrokerSettings, SharedSettings, host_port};
 use crate::core::{Core, Files, Identity, Parts, system_topics};
+use crate::extend::{Extensions, SendHook};
 use crate::group_table::GroupTable;
 use crate::http::{Labels, Pages};
 use crate::long_poll::LongPoll;
@@ -39,7 +40,7 @@ use crate::persist::TableFile;
 use crate::register::Registrar;
 use crate::stats::SAMPLE_EVERY_MS;
 use crate::topic_table::TopicTable;
-use crate::{notice, processor, replication, transaction};
+use crate::{expiring, notice, processor, replication, transaction};
 
 /// A client that sent no heartbeat for this long is dropped.
 const CLIENT_LIFE_MS: i64 = 120_000;
@@ -126,8 +127,21 @@ impl Broker {
         log: Option<Handle>,
         tls: TlsSettings,
     ) -> anyhow::Result<Running> {
+        Self::start_extended(settings, log, tls, Extensions::default()).await
+    }
+
+    /// The same, with hooks of the program that embeds the broker.
+    ///
+    /// # Errors
+    /// As [`Broker::start_with`].
+    pub async fn start_extended(
+        settings: BrokerSettings,
+        log: Option<Handle>,
+        tls: TlsSettings,
+        extensions: Extensions,
+    ) -> anyhow::Result<Running> {
         let tasks = Tasks::default();
-        match start(settings, log, &tls, &tasks).await {
+        match start(settings, log, &tls, extensions, &tasks).await {
             Ok(started) => Ok(started.running(tasks)),
             Err(error) => {
                 tasks.house_stop.cancel();
@@ -203,6 +217,7 @@ async fn start(
     settings: BrokerSettings,
     log: Option<Handle>,
     tls: &TlsSettings,
+    extensions: Extensions,
     tasks: &Tasks,
 ) -> anyhow::Result<Started> {
     let tls = Tls {
@@ -220,9 +235,9 @@ async fn start(
     );
     let progress = Progress::new();
     let gate = Arc::new(WriteGate::new(Instant::now()));
-    let shares = limits::shares(limits::raise_open_files());
+    let quota = limits::shares(limits::raise_open_files());
     let config = StoreConfig {
-        open_queue_files: shares.queue_files,
+        open_queue_files: quota.queue_files,
         ..settings.store_config(identity.store_host)?
     };
     let token_file = settings.http_token_file.trim();
@@ -239,7 +254,7 @@ async fn start(
     let held = Arc::new(LongPoll::new(settings.pull_thread_pool_queue_capacity));
     let hooks = Hooks {
         arrival: held.clone(),
-        dispatchers: Vec::new(),
+        dispatchers: extensions.dispatch,
     };
     let store = blocking(&tasks.house, move || Store::open(config, &progress, hooks))
         .await?
@@ -259,7 +274,8 @@ async fn start(
                 held,
                 store.clone(),
                 http,
-                shares,
+                quota,
+                extensions.send,
                 tasks,
             )
             .await
@@ -288,7 +304,8 @@ async fn serve(
     held: Arc<LongPoll>,
     store: Store,
     http: Option<SocketAddr>,
-    shares: Shares,
+    quota: Shares,
+    send_hooks: Vec<Arc<dyn SendHook>>,
     tasks: &Tasks,
 ) -> anyhow::Result<Started> {
     let now = now_ms();
@@ -332,6 +349,7 @@ async fn serve(
         files,
         acl: acl.clone(),
         log,
+        send_hooks,
         tasks: tasks.house.clone(),
         now,
     }));
@@ -354,7 +372,7 @@ async fn serve(
     if let Some(acl) = acl {
         tasks.house.spawn(acl.watch(tasks.house_stop.clone()));
     }
-    let local = listen(&core, &pages, tls.server.as_ref(), shares, tasks, deadline)?;
+    let local = listen(&core, &pages, tls.server.as_ref(), quota, tasks, deadline)?;
     tasks
         .house
         .spawn(notice::run(core.clone(), tasks.house_stop.clone()));
@@ -430,7 +448,7 @@ fn listen(
     core: &Arc<Core>,
     pages: &Pages,
     tls: Option<&ServerTls>,
-    shares: Shares,
+    quota: Shares,
     tasks: &Tasks,
     deadline: Duration,
 ) -> anyhow::Result<SocketAddr> {
@@ -453,14 +471,14 @@ fn listen(
     };
     let mut servers = vec![Server::bind(
         SocketAddr::new(ip, port),
-        config("main", shares.main),
+        config("main", quota.main),
         dispatch.clone(),
         events.clone(),
     )?];
     if let Some(vip) = port.checked_sub(2).filter(|&p| p > 0) {
         servers.push(Server::bind(
             SocketAddr::new(ip, vip),
-            config("vip", shares.vip),
+            config("vip", quota.vip),
             dispatch.clone(),
             events,
         )?);
@@ -505,6 +523,11 @@ async fn housekeeping(core: Arc<Core>, stop: CancellationToken) {
                 core.stats.sample(now);
                 core.items.sample(now);
                 core.locks.expire(now);
+                let looking = core.clone();
+                core.tasks.spawn_blocking(move || {
+                    let found = expiring::find(&looking, now_ms());
+                    *looking.expiring.write() = found.into();
+                });
                 for conn in core.clients.silent_since(now - CLIENT_LIFE_MS) {
                     tracing::info!(peer = %conn.peer(), "a client sent no heartbeat for 120 s; its connection is closed");
                     conn.close("no heartbeat for 120 s");

@@ -85,6 +85,22 @@ settings! {
         short_polling_time_mills: u64 = 1_000, "shortPollingTimeMills", range: 0..=60_000, unit: "ms", live: true;
         /// The most pulls that wait at a time.
         pull_thread_pool_queue_capacity: usize = 100_000, "pullThreadPoolQueueCapacity", range: 1..=10_000_000;
+        /// Whether requests that waited too long are answered SYSTEM_BUSY instead of being handled.
+        broker_fast_failure_enable: bool = true, "brokerFastFailureEnable", live: true;
+        /// How long a send may wait before it is handled. Java: 200, which refuses bursts that would have gone well.
+        wait_time_mills_in_send_queue: u64 = 1_000, "waitTimeMillsInSendQueue", range: 1..=3_600_000, unit: "ms", live: true;
+        /// How long a pull may wait before it is handled.
+        wait_time_mills_in_pull_queue: u64 = 5_000, "waitTimeMillsInPullQueue", range: 1..=3_600_000, unit: "ms", live: true;
+        /// How long a heartbeat may wait before it is handled.
+        wait_time_mills_in_heartbeat_queue: u64 = 31_000, "waitTimeMillsInHeartbeatQueue", range: 1..=3_600_000, unit: "ms", live: true;
+        /// How long the end of a transaction may wait before it is handled.
+        wait_time_mills_in_transaction_queue: u64 = 3_000, "waitTimeMillsInTransactionQueue", range: 1..=3_600_000, unit: "ms", live: true;
+        /// The most sends of all clients that wait for the disk or a replica at a time; more are answered SYSTEM_BUSY.
+        send_thread_pool_queue_capacity: usize = 10_000, "sendThreadPoolQueueCapacity", range: 1..=10_000_000, live: true;
+        /// Whether statistics are kept for each queue too.
+        enable_detail_stat: bool = true, "enableDetailStat", live: true;
+        /// The most rows of one family on the metrics page; all others share one named `other`.
+        metrics_max_series: usize = 1_000, "metricsMaxSeries", range: 0..=1_000_000, live: true;
         /// Whether consumers are told of changes in their group.
         notify_consumer_ids_changed_enable: bool = true, "notifyConsumerIdsChangedEnable", live: true;
         /// How long a registration may take.
@@ -153,7 +169,7 @@ settings! {
         /// Pause between two deletions of consume queue files.
         delete_consume_queue_files_interval: u64 = 100, "deleteConsumeQueueFilesInterval", range: 0..=60_000, unit: "ms";
         /// Hours of the day at which expired files are deleted, with `;` between them.
-        delete_when: String = "04".to_owned(), "deleteWhen";
+        delete_when: String = "04".to_owned(), "deleteWhen", live: true;
         /// Zone of those hours, such as Europe/Berlin. Empty: the process's.
         delete_when_time_zone: String = String::new(), "deleteWhenTimeZone";
         /// How long log files are kept.
@@ -213,7 +229,7 @@ settings! {
         "clientManageThreadPoolNums" = "32", "consumerManageThreadPoolNums" = "32",
         "heartbeatThreadPoolNums" = "2", "endTransactionThreadPoolNums" = "16",
         "loadBalanceProcessorThreadPoolNums" = "32",
-        "sendThreadPoolQueueCapacity" = "10000", "putThreadPoolQueueCapacity" = "10000",
+        "putThreadPoolQueueCapacity" = "10000",
         "replyThreadPoolQueueCapacity" = "10000", "queryThreadPoolQueueCapacity" = "20000",
         "heartbeatThreadPoolQueueCapacity" = "50000", "endTransactionPoolQueueCapacity" = "100000",
         "clientManagerThreadPoolQueueCapacity" = "1000000", "consumerManagerThreadPoolQueueCapacity" = "1000000",
@@ -222,11 +238,10 @@ settings! {
         "commercialTransCount" = "1", "commercialBigCount" = "1", "commercialBaseCount" = "1",
         "transferMsgByHeap" = "true", "maxDelayTime" = "40",
         "disableConsumeIfConsumerReadSlowly" = "false", "consumerFallbehindThreshold" = "17179869184",
-        "brokerFastFailureEnable" = "true", "waitTimeMillsInSendQueue" = "200", "waitTimeMillsInPullQueue" = "5000",
-        "waitTimeMillsInHeartbeatQueue" = "31000", "waitTimeMillsInTransactionQueue" = "3000",
+
         "enableCalcFilterBitMap" = "false", "expectConsumerNumUseFilter" = "32",
         "maxErrorRateOfBloomFilter" = "20", "filterDataCleanTimeSpan" = "86400000", "filterSupportRetry" = "false",
-        "enableDetailStat" = "true", "autoDeleteUnusedStats" = "false",
+        "autoDeleteUnusedStats" = "false",
         "isolateLogEnable" = "false", "offsetCheckInSlave" = "false", "duplicationEnable" = "false",
         "serverWorkerThreads" = "8", "serverCallbackExecutorThreads" = "0", "serverSelectorThreads" = "3",
         "serverOnewaySemaphoreValue" = "256", "serverAsyncSemaphoreValue" = "64",

@@ -9,7 +9,7 @@ use ferromq_remoting::Conn;
 use ferromq_store::ha::Following;
 use ferromq_store::json_table::TableError;
 use ferromq_store::{BrokerRole, Store};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,12 +17,15 @@ use tokio_util::task::TaskTracker;
 use crate::acl::Acl;
 use crate::client_table::ClientTable;
 use crate::config::{BrokerSettings, SharedSettings};
+use crate::expiring::Expiring;
+use crate::extend::SendHook;
 use crate::group_table::GroupTable;
 use crate::item_stats::ItemStats;
 use crate::long_poll::LongPoll;
+use crate::metrics::Series;
 use crate::notice::Notices;
 use crate::offset_table::OffsetTable;
-use crate::overload::WriteGate;
+use crate::overload::{Places, WriteGate};
 use crate::persist::TableFile;
 use crate::processor::Refusal;
 use crate::rebalance_lock::RebalanceLocks;
@@ -84,6 +87,14 @@ pub(crate) struct Core {
     pub(crate) acl: Option<Arc<Acl>>,
     /// Changes the log's level.
     pub(crate) log: Option<Handle>,
+    /// Sees sends.
+    pub(crate) send_hooks: Vec<Arc<dyn SendHook>>,
+    /// Sends that wait for the disk or a replica.
+    pub(crate) sends_waiting: Arc<Places>,
+    /// Which rows of the metrics page have names of their own.
+    pub(crate) series: Series,
+    /// What retention will delete unread, as was found last.
+    pub(crate) expiring: RwLock<Arc<[Expiring]>>,
     /// Fires when held pulls are to be answered because the broker stops.
     pub(crate) stopping: CancellationToken,
     pub(crate) tasks: TaskTracker,
@@ -122,6 +133,7 @@ pub(crate) struct Parts {
     pub(crate) files: Files,
     pub(crate) acl: Option<Arc<Acl>>,
     pub(crate) log: Option<Handle>,
+    pub(crate) send_hooks: Vec<Arc<dyn SendHook>>,
     pub(crate) tasks: TaskTracker,
     /// Milliseconds since the epoch.
     pub(crate) now: i64,
@@ -157,6 +169,10 @@ impl Core {
             files: parts.files,
             acl: parts.acl,
             log: parts.log,
+            send_hooks: parts.send_hooks,
+            sends_waiting: Arc::default(),
+            series: Series::default(),
+            expiring: RwLock::new(Arc::from([])),
             stopping: CancellationToken::new(),
             tasks: parts.tasks,
             cold_reads: Arc::new(Semaphore::new(COLD_READS)),

@@ -10,13 +10,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ferromq_daemon::http::{App, HeaderMap, Method, Response, StatusCode};
-use ferromq_daemon::metrics::{self, Registry};
+use ferromq_daemon::metrics::{self as registry, Registry};
 use ferromq_remoting::ServerFigures;
 use ferromq_store::{BrokerRole, Progress, Stage};
 use serde::{Deserialize, Serialize};
 
 use crate::core::Core;
+use crate::expiring::Expiring;
+use crate::metrics::{self, Kind, page};
 use crate::overload::{MAX_LEASE, WriteGate};
+
+/// The most rows about expiring messages in the status.
+const EXPIRING_ROWS: usize = 100;
 
 /// The state that the pages show.
 #[derive(Debug)]
@@ -60,6 +65,8 @@ struct Status<'a> {
     registered_at: Vec<String>,
     writes_stopped: WritesStopped,
     last_stop_clean: bool,
+    /// Always there; empty when nothing is about to be lost.
+    expiring_unconsumed: Vec<Expiring>,
 }
 
 #[derive(Serialize)]
@@ -132,7 +139,7 @@ impl Pages {
 
     /// The servers run: their figures belong on the metrics page.
     pub(crate) fn watch(&self, figures: ServerFigures) {
-        let mut registry = metrics::registry();
+        let mut registry = registry::registry();
         registry.register_collector(Box::new(figures));
         if self.servers.set(registry).is_err() {
             tracing::debug!("the figures of the servers are on the metrics page already");
@@ -199,6 +206,9 @@ impl Pages {
             last_stop_clean: figures
                 .as_ref()
                 .map_or_else(|| !self.progress.abnormal(), |f| f.last_stop_clean),
+            expiring_unconsumed: core
+                .map(|core| core.expiring.read().iter().take(EXPIRING_ROWS).cloned().collect())
+                .unwrap_or_default(),
         };
         serde_json::to_vec(&status).unwrap_or_default()
     }
@@ -316,12 +326,12 @@ impl App for Pages {
         let ready = f64::from(u8::from(self.ready().is_ok()));
         let mut page = page(&[("ready", "Whether clients are served.", Kind::Gauge, ready)]);
         if let Some(core) = self.core.get() {
-            page.push_str(&figures(core));
+            page.push_str(&metrics::text(core));
             page.push_str(&replication_figures(core));
         }
         match self.servers.get() {
             // It ends the page.
-            Some(servers) => page.push_str(&metrics::page(servers)),
+            Some(servers) => page.push_str(&registry::page(servers)),
             None => page.push_str("# EOF\n"),
         }
         page
@@ -336,40 +346,6 @@ impl App for Pages {
             _ => None,
         }
     }
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Counter,
-    Gauge,
-}
-
-/// OpenMetrics text of these: name, help, kind, value.
-fn page(metrics: &[(&str, &str, Kind, f64)]) -> String {
-    let mut page = String::new();
-    for (name, help, kind, value) in metrics {
-        // A counter's sample has an ending that its family lacks.
-        let (kind, ending) = match kind {
-            Kind::Counter => ("counter", "_total"),
-            Kind::Gauge => ("gauge", ""),
-        };
-        for part in [
-            "# TYPE ferromq_broker_",
-            name,
-            " ",
-            kind,
-            "\n# HELP ferromq_broker_",
-            name,
-            " ",
-            help,
-        ] {
-            page.push_str(part);
-        }
-        for part in ["\nferromq_broker_", name, ending, " ", &value.to_string(), "\n"] {
-            page.push_str(part);
-        }
-    }
-    page
 }
 
 fn replicas(core: &Core) -> Vec<ReplicaRow> {
@@ -463,108 +439,6 @@ fn replication_figures(core: &Core) -> String {
         );
     }
     text
-}
-
-fn figures(core: &Core) -> String {
-    use Kind::{Counter, Gauge};
-    let totals = core.stats.totals();
-    let figures = core.store.figures();
-    let (consumers, producers) = core.clients.counts();
-    let registered = core.registrar.registered_at().len();
-    let refused = core.acl.as_ref().map_or(0, |acl| acl.refusals());
-    page(&[
-        (
-            "access_refused",
-            "Requests that access control refused.",
-            Counter,
-            refused as f64,
-        ),
-        (
-            "messages_stored",
-            "Messages stored for clients.",
-            Counter,
-            totals.put as f64,
-        ),
-        (
-            "bytes_stored",
-            "Bytes stored for clients.",
-            Counter,
-            totals.put_bytes as f64,
-        ),
-        (
-            "sends_refused",
-            "Sends that were refused.",
-            Counter,
-            totals.put_failed as f64,
-        ),
-        (
-            "messages_pulled",
-            "Messages handed to consumers.",
-            Counter,
-            totals.transferred as f64,
-        ),
-        (
-            "bytes_pulled",
-            "Bytes handed to consumers.",
-            Counter,
-            totals.transferred_bytes as f64,
-        ),
-        (
-            "messages_sent_back",
-            "Messages that consumers sent back.",
-            Counter,
-            totals.sent_back as f64,
-        ),
-        (
-            "pulls_waiting",
-            "Pulls that wait for a message.",
-            Gauge,
-            core.held.parked() as f64,
-        ),
-        (
-            "consumer_groups_connected",
-            "Consumer groups with a connected member.",
-            Gauge,
-            consumers as f64,
-        ),
-        (
-            "producer_groups_connected",
-            "Producer groups with a connected member.",
-            Gauge,
-            producers as f64,
-        ),
-        (
-            "log_min_offset",
-            "First offset of the log.",
-            Gauge,
-            figures.log_min as f64,
-        ),
-        ("log_max_offset", "End of the log.", Gauge, figures.log_max as f64),
-        (
-            "log_flushed_offset",
-            "Up to here the log is on disk.",
-            Gauge,
-            figures.log_flushed as f64,
-        ),
-        (
-            "dispatch_behind_bytes",
-            "Bytes of the log that no queue has yet.",
-            Gauge,
-            figures.dispatch_behind as f64,
-        ),
-        (
-            "disk_used_ratio",
-            "Use of the log's disk.",
-            Gauge,
-            figures.log_disk_ratio,
-        ),
-        (
-            "name_servers_registered",
-            "Name servers that know this broker.",
-            Gauge,
-            registered as f64,
-        ),
-    ])
 }
 
 #[cfg(test)]

@@ -12,10 +12,13 @@ mod client_table;
 mod clock;
 pub mod config;
 mod core;
+mod expiring;
+mod extend;
 mod group_table;
 mod http;
 mod item_stats;
 mod long_poll;
+mod metrics;
 mod notice;
 mod offset_table;
 mod overload;
@@ -26,9 +29,12 @@ mod register;
 mod replication;
 mod runtime_info;
 mod selector;
+#[cfg(test)]
+mod settings_doc;
 mod stats;
 mod topic_table;
 mod transaction;
 
 pub use broker::{Broker, Running};
 pub use config::BrokerSettings;
+pub use extend::{Extensions, SendHook, Sending};

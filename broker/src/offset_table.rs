@@ -109,6 +109,16 @@ impl OffsetTable {
             .unwrap_or_default()
     }
 
+    /// All progress: group, topic, queues.
+    pub(crate) fn all(&self) -> Vec<(String, String, Queues)> {
+        let groups = self.groups.read();
+        let rows = groups.iter().flat_map(|(group, topics)| {
+            let of_group = topics.iter();
+            of_group.map(move |(topic, queues)| (group.clone(), topic.clone(), queues.clone()))
+        });
+        rows.collect()
+    }
+
     /// The topics on which the group has progress.
     pub(crate) fn topics_of(&self, group: &str) -> Vec<String> {
         self.groups

@@ -1,8 +1,11 @@
 //! When the broker refuses work before doing it: writes stopped by an operator, a store that cannot keep
 //! up or cannot write. Refusing early, with a reason, is kinder than a time-out.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use crate::config::BrokerSettings;
 
 /// The longest lease of a write stop.
 pub(crate) const MAX_LEASE: Duration = Duration::from_hours(1);
@@ -51,6 +54,68 @@ impl WriteGate {
     }
 }
 
+/// Things of one kind that are going on, each with a place that it gives back when it ends, however it ends.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    taken: AtomicUsize,
+}
+
+/// One place.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Places>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Places {
+    /// Places taken now.
+    pub(crate) fn now(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take(self: &Arc<Self>) -> Place {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        Place(self.clone())
+    }
+}
+
+/// Kinds of requests that are given up when they are handled too late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    Send,
+    Pull,
+    Heartbeat,
+    Transaction,
+}
+
+impl Patience {
+    fn millis(self, settings: &BrokerSettings) -> u64 {
+        match self {
+            Self::Send => settings.wait_time_mills_in_send_queue,
+            Self::Pull => settings.wait_time_mills_in_pull_queue,
+            Self::Heartbeat => settings.wait_time_mills_in_heartbeat_queue,
+            Self::Transaction => settings.wait_time_mills_in_transaction_queue,
+        }
+    }
+
+    /// Why a request that has waited this long is not worth handling any more: its client has most likely given it up, and
+    /// handling it makes those behind it late too.
+    pub(crate) fn lost(self, settings: &BrokerSettings, waited: Duration) -> Option<String> {
+        let most = self.millis(settings);
+        if !settings.broker_fast_failure_enable || waited <= Duration::from_millis(most) {
+            return None;
+        }
+        Some(format!(
+            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: {}ms, longest: {most}ms \
+             (waitTimeMillsIn{self:?}Queue); the broker has too little CPU, or its disk is slow",
+            waited.as_millis()
+        ))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +143,38 @@ mod tests {
         assert!(!gate.stopped(|| start));
         gate.stop(start, Duration::MAX.min(Duration::from_secs(1 << 30)));
         assert_eq!(gate.left(start), Some(MAX_LEASE));
+    }
+
+    #[test]
+    fn what_waited_too_long_is_given_up_with_the_reason() {
+        let settings = BrokerSettings::default();
+        for (patience, most) in [
+            (Patience::Send, 1_000),
+            (Patience::Pull, 5_000),
+            (Patience::Heartbeat, 31_000),
+            (Patience::Transaction, 3_000),
+        ] {
+            assert!(patience.lost(&settings, Duration::from_millis(most)).is_none());
+            let said = patience.lost(&settings, Duration::from_millis(most + 1)).unwrap();
+            assert!(
+                said.contains("[TIMEOUT_CLEAN_QUEUE]")
+                    && said.contains(&format!("waitTimeMillsIn{patience:?}Queue")),
+                "{said}"
+            );
+        }
+        let off = BrokerSettings {
+            broker_fast_failure_enable: false,
+            ..settings
+        };
+        assert!(Patience::Send.lost(&off, Duration::from_hours(1)).is_none());
+    }
+
+    #[test]
+    fn places_are_given_back() {
+        let places = Arc::new(Places::default());
+        let (one, two) = (places.take(), places.take());
+        assert_eq!(places.now(), 2);
+        drop((one, two));
+        assert_eq!(places.now(), 0);
     }
 }

@@ -124,13 +124,22 @@ pub(crate) fn table(core: &Core, now: i64) -> KvTable {
             format!("{offset},{max}"),
         );
     }
-    // Sends and pulls are handled as they are read: nothing queues before them.
-    for (lane, capacity) in [
-        ("send", 0),
-        ("pull", settings.pull_thread_pool_queue_capacity),
-        ("query", 20_000),
+    // Requests are handled as they are read; what may wait is the answer: of sends for the disk or a replica, of pulls for
+    // a message.
+    for (lane, size, capacity) in [
+        (
+            "send",
+            core.sends_waiting.now(),
+            settings.send_thread_pool_queue_capacity,
+        ),
+        (
+            "pull",
+            core.held.parked(),
+            settings.pull_thread_pool_queue_capacity,
+        ),
+        ("query", 0, 20_000),
     ] {
-        set(&format!("{lane}ThreadPoolQueueSize"), "0".to_owned());
+        set(&format!("{lane}ThreadPoolQueueSize"), size.to_string());
         set(&format!("{lane}ThreadPoolQueueCapacity"), capacity.to_string());
         set(&format!("{lane}ThreadPoolQueueHeadWaitTimeMills"), "0".to_owned());
     }

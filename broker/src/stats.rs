@@ -56,6 +56,37 @@ const PUT_SPANS: [(u64, &str); 13] = [
     (u64::MAX, "10s~"),
 ];
 
+/// Upper ends in microseconds of the buckets of the metrics page's histograms; a last one has no end.
+const BUCKETS: [u64; 16] = [
+    10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 500_000, 1_000_000,
+    5_000_000,
+];
+
+/// How many took how long.
+#[derive(Debug, Default)]
+struct Histogram {
+    counts: [AtomicU64; BUCKETS.len() + 1],
+    micros: AtomicU64,
+}
+
+impl Histogram {
+    fn add(&self, took: Duration) {
+        let micros = took.as_micros() as u64;
+        let bucket = BUCKETS.partition_point(|&end| end < micros);
+        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> (Vec<(f64, u64)>, f64) {
+        let ends = BUCKETS.iter().map(|&end| end as f64 / 1e6).chain([f64::INFINITY]);
+        let counts = self.counts.iter().map(|c| c.load(Ordering::Relaxed));
+        (
+            ends.zip(counts).collect(),
+            self.micros.load(Ordering::Relaxed) as f64 / 1e6,
+        )
+    }
+}
+
 /// All counters.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
@@ -70,6 +101,9 @@ pub(crate) struct Stats {
     put_spans: [AtomicU64; PUT_SPANS.len()],
     put_longest_millis: AtomicU64,
     get_longest_millis: AtomicU64,
+    put_times: Histogram,
+    get_times: Histogram,
+    busy: AtomicU64,
     samples: Mutex<VecDeque<(i64, Totals)>>,
     days: Mutex<Days>,
 }
@@ -88,6 +122,7 @@ impl Stats {
             .position(|&(end, _)| millis <= end)
             .unwrap_or(PUT_SPANS.len() - 1);
         self.put_spans[span].fetch_add(1, Ordering::Relaxed);
+        self.put_times.add(took);
         if millis > self.put_longest_millis.load(Ordering::Relaxed) {
             self.put_longest_millis.fetch_max(millis, Ordering::Relaxed);
         }
@@ -95,10 +130,30 @@ impl Stats {
 
     /// How long the store took to answer a read.
     pub(crate) fn get_took(&self, took: Duration) {
+        self.get_times.add(took);
         let millis = took.as_millis() as u64;
         if millis > self.get_longest_millis.load(Ordering::Relaxed) {
             self.get_longest_millis.fetch_max(millis, Ordering::Relaxed);
         }
+    }
+
+    /// Buckets by upper end in seconds, and the sum of all times, of puts.
+    pub(crate) fn put_times(&self) -> (Vec<(f64, u64)>, f64) {
+        self.put_times.read()
+    }
+
+    /// The same of gets.
+    pub(crate) fn get_times(&self) -> (Vec<(f64, u64)>, f64) {
+        self.get_times.read()
+    }
+
+    /// A request was answered busy before it was handled.
+    pub(crate) fn answered_busy(&self) {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn busy(&self) -> u64 {
+        self.busy.load(Ordering::Relaxed)
     }
 
     /// The longest put and the longest get, in milliseconds.

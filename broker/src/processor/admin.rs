@@ -120,6 +120,7 @@ pub(crate) fn delete_topic(
     core.store.delete_topics(&|topic| topic != header.topic);
     // A topic made anew under the name starts at offset 0: old progress would point past its end.
     core.offsets.remove_topic(header.topic);
+    core.items.forget_topic(header.topic);
     core.save_offsets()?;
     Ok(once_registered(core, request))
 }
@@ -173,6 +174,7 @@ pub(crate) fn delete_group(
     if core.groups.remove(header.group_name, now_ms()) {
         tracing::info!(group = header.group_name, by = %cx.conn.peer(), "consumer group deleted");
     }
+    core.items.forget_group(header.group_name);
     core.save_groups()?;
     if header.remove_offset {
         core.offsets.remove_group(header.group_name);

@@ -83,6 +83,11 @@ pub(crate) fn update_config(
         log.set_level(&new.log_level)
             .map_err(|error| Refusal::system(error.to_string()))?;
     }
+    if new.delete_when != old.delete_when {
+        core.store.set_delete_when(&new.delete_when).map_err(|error| {
+            Refusal::system(format!("deleteWhen={} is not possible: {error}", new.delete_when))
+        })?;
+    }
     let path = live_file(&old.store_path_root_dir);
     let mut kept = if path.exists() {
         Properties::load(&path).map_err(|error| Refusal::system(error.to_string()))?

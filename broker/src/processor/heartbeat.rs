@@ -15,10 +15,12 @@ use super::{Refusal, ok, parse};
 use crate::client_table::{Manner, Member};
 use crate::clock::now_ms;
 use crate::core::Core;
+use crate::overload::Patience;
 use crate::selector::Selector;
 use crate::topic_table::PERM_RW;
 
 pub(crate) fn beat(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<Outcome, Refusal> {
+    super::still_in_time(core, cx, Patience::Heartbeat)?;
     let beat: HeartbeatData = parse(request, "heartbeat")?;
     if beat.client_id.is_empty() {
         return Err(Refusal::system("a heartbeat must name its clientID"));

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::core::Core;
+use crate::overload::Patience;
 
 mod acl;
 mod admin;
@@ -56,6 +57,19 @@ impl From<HeaderError> for Refusal {
     fn from(error: HeaderError) -> Self {
         Self::system(error.to_string())
     }
+}
+
+/// Whether a request is still worth handling.
+fn in_time(core: &Core, cx: &RequestContext, patience: Patience) -> Result<(), Refusal> {
+    match patience.lost(&core.settings(), cx.received.elapsed()) {
+        None => Ok(()),
+        Some(why) => Err(Refusal::new(response::SYSTEM_BUSY, why)),
+    }
+}
+
+/// The same for handlers that refuse: counts too.
+fn still_in_time(core: &Core, cx: &RequestContext, patience: Patience) -> Result<(), Refusal> {
+    in_time(core, cx, patience).inspect_err(|_| core.stats.answered_busy())
 }
 
 /// How far a handler got without blocking.

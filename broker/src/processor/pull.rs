@@ -13,6 +13,7 @@ use ferromq_protocol::code::response;
 use ferromq_protocol::header::{PullMessage, PullMessageResponse};
 use ferromq_protocol::names::topics;
 use ferromq_protocol::properties::names as prop;
+use ferromq_protocol::record::{self, Check, Entry};
 use ferromq_protocol::sysflag::pull as flag;
 use ferromq_protocol::{Command, fastjson, perm};
 use ferromq_remoting::{Outcome, Reply, RequestContext};
@@ -24,6 +25,8 @@ use super::send::push;
 use crate::client_table::Lookup;
 use crate::clock::now_ms;
 use crate::core::Core;
+use crate::item_stats::Got;
+use crate::overload::Patience;
 use crate::selector::{Selector, is_tag_type};
 
 /// The most messages one pull is given, whatever it asks for; the store has its own, smaller limits.
@@ -135,7 +138,7 @@ async fn look_cold(core: &Arc<Core>, plan: &Arc<Plan>, request: &Command) -> Loo
         // Touch the pages here, on a thread that may wait for them, rather than when they are sent.
         let touched = got.as_ref().map_or(0, |got| touch(&got.chunks));
         drop(permit);
-        let end = interpret(&core_, &plan, head, got);
+        let end = interpret(&core_, &plan, head, got, true);
         drop(plan);
         std::hint::black_box(touched);
         end
@@ -163,7 +166,7 @@ fn look(core: &Arc<Core>, plan: &Plan, request: &Command) -> Look {
     let began = Instant::now();
     let got = core.store.get(&get_request(plan), &plan.selector);
     core.stats.get_took(began.elapsed());
-    interpret(core, plan, request.reply(response::SUCCESS), got)
+    interpret(core, plan, request.reply(response::SUCCESS), got, false)
 }
 
 fn get_request(plan: &Plan) -> GetRequest<'_> {
@@ -216,7 +219,13 @@ fn code_of(status: GetStatus, offset: i64) -> i32 {
     }
 }
 
-fn interpret(core: &Arc<Core>, plan: &Plan, mut head: Command, got: Result<GetResult, ReadError>) -> Look {
+fn interpret(
+    core: &Arc<Core>,
+    plan: &Plan,
+    mut head: Command,
+    got: Result<GetResult, ReadError>,
+    cold: bool,
+) -> Look {
     let got = match got {
         Ok(got) => got,
         Err(error) => {
@@ -248,11 +257,23 @@ fn interpret(core: &Arc<Core>, plan: &Plan, mut head: Command, got: Result<GetRe
     match head.code {
         response::SUCCESS => {
             core.stats.pulled(got.count as u64, got.bytes as u64);
+            let detail = settings.enable_detail_stat;
+            let newest = got
+                .chunks
+                .last()
+                .filter(|_| detail)
+                .and_then(|chunk| last_time(chunk));
             core.items.got(
-                &plan.topic,
-                &plan.group.group_name,
-                got.count as u64,
-                got.bytes as u64,
+                Got {
+                    topic: &plan.topic,
+                    queue_id: plan.queue_id,
+                    group: &plan.group.group_name,
+                    messages: got.count as u64,
+                    bytes: got.bytes as u64,
+                    cold,
+                    latency: newest.map(|at| now_ms().saturating_sub(at).max(0) as u64),
+                },
+                detail,
             );
             Look::Answer(Reply {
                 head,
@@ -271,6 +292,22 @@ fn interpret(core: &Arc<Core>, plan: &Plan, mut head: Command, got: Result<GetRe
             }
             Look::Answer(head.into())
         }
+    }
+}
+
+/// When the last record of a chunk was stored.
+fn last_time(chunk: &[u8]) -> Option<i64> {
+    let mut last = chunk;
+    loop {
+        let size = u32::from_be_bytes(last.first_chunk::<4>().copied()?) as usize;
+        match last.get(size..) {
+            Some(rest) if size > 0 && !rest.is_empty() => last = rest,
+            _ => break,
+        }
+    }
+    match record::parse(last, Check::None) {
+        Ok(Entry::Record(found)) => Some(found.store_timestamp),
+        _ => None,
     }
 }
 
@@ -314,6 +351,7 @@ fn report_moved(core: &Core, plan: &Plan, offset_new: i64) {
 
 /// The checks of a pull, in the order of the protocol's reference, and the offset commit that rides on it.
 fn check(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<Plan, Refusal> {
+    super::still_in_time(core, cx, Patience::Pull)?;
     let settings = core.settings();
     let header: PullMessage<'_> = request.header()?;
     if settings.broker_permission & perm::READ == 0 {

@@ -19,6 +19,8 @@ use super::{Refusal, Step};
 use crate::clock::now_ms;
 use crate::config::BrokerSettings;
 use crate::core::Core;
+use crate::extend::Sending;
+use crate::overload::Patience;
 use crate::topic_table::{PERM_RW, Wish};
 use crate::transaction;
 
@@ -26,6 +28,9 @@ use crate::transaction;
 const KNOWS_MAX_RECONSUME: i32 = 121;
 
 pub(crate) fn handle(core: &Arc<Core>, cx: &RequestContext, request: Command) -> Outcome {
+    if let Err(refusal) = super::in_time(core, cx, Patience::Send) {
+        return refused(core, &request, refusal).into();
+    }
     match accept(core, cx, &request) {
         Ok(Step::Done(outcome)) => outcome,
         Ok(Step::Blocking) => {
@@ -60,6 +65,9 @@ pub(crate) fn handle(core: &Arc<Core>, cx: &RequestContext, request: Command) ->
 
 fn refused(core: &Core, request: &Command, refusal: Refusal) -> Reply {
     core.stats.put_refused();
+    if refusal.code == response::SYSTEM_BUSY {
+        core.stats.answered_busy();
+    }
     dress(core, request.reply(refusal.code).with_remark(refusal.remark)).into()
 }
 
@@ -106,7 +114,19 @@ fn check_serving(core: &Core, settings: &BrokerSettings) -> Result<(), Refusal> 
             "broker unable to service, until {start} (milliseconds since 1970, startAcceptSendRequestTimeStamp)"
         )));
     }
-    check_open(core)
+    check_open(core)?;
+    // They hold memory until the disk or a replica answers.
+    let (waiting, most) = (core.sends_waiting.now(), settings.send_thread_pool_queue_capacity);
+    if waiting >= most {
+        return Err(Refusal::new(
+            response::SYSTEM_BUSY,
+            format!(
+                "[OVERLOAD]system busy, start flow control for a while: {waiting} sends wait for the disk or a replica \
+                 (sendThreadPoolQueueCapacity)"
+            ),
+        ));
+    }
+    Ok(())
 }
 
 /// The topic, if it may be written; None if it has to be made first.
@@ -203,6 +223,18 @@ fn accept(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<St
         (topic_name, queue_id)
     };
     let born_host = cx.conn.peer();
+    let sending = Sending {
+        topic: header.topic,
+        queue_id,
+        producer_group: header.producer_group,
+        peer: born_host,
+        body: &request.body,
+        properties: header.properties,
+        batch: header.batch,
+    };
+    for hook in &core.send_hooks {
+        hook.before(&sending).map_err(Refusal::system)?;
+    }
     let began = Instant::now();
     let put = if header.batch {
         core.store.put_batch(PutBatch {
@@ -233,8 +265,16 @@ fn accept(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<St
     };
     core.stats.put_took(began.elapsed());
     let put = put.map_err(|error| put_refusal(core, &error))?;
-    core.items
-        .put(put_topic, put.message_ids.len().max(1) as u64, put.size as u64);
+    core.items.put(
+        put_topic,
+        put_queue,
+        put.message_ids.len().max(1) as u64,
+        put.size as u64,
+        settings.enable_detail_stat,
+    );
+    for hook in &core.send_hooks {
+        hook.stored(&sending, put.queue_offset, put.physical_offset);
+    }
     let unique = properties::get(header.properties, prop::UNIQ_KEY);
     Ok(Step::Done(acknowledge(core, request, queue_id, put, unique)))
 }
@@ -269,7 +309,15 @@ fn acknowledge(
             msg_region: Some(&settings.region_id),
             trace_on: Some(settings.trace_on),
         });
-    when_safe(head, put.ack)
+    if put.ack.ready().is_some() {
+        return when_safe(head, put.ack);
+    }
+    let (ack, place) = (put.ack, core.sends_waiting.take());
+    Outcome::Later(Box::pin(async move {
+        let answer = with_status(head, ack.await).into();
+        drop(place);
+        answer
+    }))
 }
 
 /// Turns the answer for success into the one for the status that the append ends with.

@@ -14,9 +14,11 @@ use ferromq_remoting::{Outcome, RequestContext};
 use super::Refusal;
 use super::send::when_safe;
 use crate::core::Core;
+use crate::overload::Patience;
 use crate::transaction::{load, put_committed, put_op};
 
-pub(crate) fn end(core: &Arc<Core>, _: &RequestContext, request: &Command) -> Result<Outcome, Refusal> {
+pub(crate) fn end(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<Outcome, Refusal> {
+    super::still_in_time(core, cx, Patience::Transaction)?;
     let header: EndTransaction<'_> = request.header()?;
     if core.is_slave() {
         return Err(Refusal::new(

@@ -5,9 +5,12 @@
 mod acl;
 mod admin;
 mod bad_input;
+mod busy;
 mod cases;
 mod clients;
+mod figures;
 mod hostile;
+mod many;
 mod mutated;
 mod offsets;
 mod process;

@@ -12,7 +12,7 @@ use ferromq_protocol::names::topics;
 use crate::{
     Figures, GetRequest, GetResult, Hooks, KeyQuery, KeyQueryResult, MessageFilter, OpenError, Progress, Put,
     PutBatch, PutError, PutMessage, QueuePositions, QueueUnit, ReadError, ShutdownError, ShutdownReport,
-    StartError, StoreConfig, WriteRefusal, core::Core, ha::Replica, open,
+    StartError, StoreConfig, WriteRefusal, clean::plan, core::Core, ha::Replica, open,
 };
 
 /// The store. Clones share it; when the last one goes without a [`Store::shutdown`], the next start has to recover.
@@ -221,6 +221,16 @@ impl Store {
         self.core()
             .disk
             .set_retention(file_reserved_hours, disk_max_used_space_ratio);
+    }
+
+    /// Changes `deleteWhen` while running.
+    ///
+    /// # Errors
+    /// What is wrong with the text; nothing changed then.
+    pub fn set_delete_when(&self, hours: &str) -> Result<(), String> {
+        let hours = plan::parse_hours(hours)?;
+        self.core().disk.set_hours(hours);
+        Ok(())
     }
 
     /// Has expired log files deleted soon, whatever the hour.

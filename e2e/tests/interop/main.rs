@@ -3,6 +3,7 @@
 //!
 //! Needs a JDK with Maven, and our binaries: `cargo build -p ferromq-broker -p ferromq-namesrv` first.
 
+mod acl;
 mod common;
 mod go;
 mod golden;

@@ -193,6 +193,11 @@ impl Broker {
         })
     }
 
+    /// Where clients reach it.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     pub(crate) fn store(&self) -> PathBuf {
         self.dir.join(format!("{}-store", self.name))
     }

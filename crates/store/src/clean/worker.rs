@@ -12,6 +12,7 @@ use std::{
 
 use ferromq_protocol::names::topics;
 use jiff::tz::TimeZone;
+use parking_lot::RwLock;
 
 use super::plan::{self, Reason, Snapshot};
 use crate::{
@@ -35,7 +36,7 @@ pub(crate) struct DiskState {
     /// Retention as changed at run time, hours and percent; `UNCHANGED` stands for the configuration's.
     reserved_hours: AtomicU64,
     max_used: AtomicU64,
-    hours: Vec<i8>,
+    hours: RwLock<Vec<i8>>,
     zone: TimeZone,
 }
 
@@ -51,7 +52,7 @@ impl DiskState {
             aligned_to: AtomicI64::new(-1),
             reserved_hours: AtomicU64::new(UNCHANGED),
             max_used: AtomicU64::new(UNCHANGED),
-            hours,
+            hours: RwLock::new(hours),
             zone,
         }
     }
@@ -69,6 +70,11 @@ impl DiskState {
         self.reserved_hours
             .store(reserved_hours.min(UNCHANGED - 1), Ordering::Release);
         self.max_used.store(u64::from(max_used), Ordering::Release);
+    }
+
+    /// From now on deletes expired files in these hours of the day.
+    pub(crate) fn set_hours(&self, hours: Vec<i8>) {
+        *self.hours.write() = hours;
     }
 
     /// Hours and percentage in force.
@@ -181,11 +187,12 @@ impl Core {
             self.config.file_reserved_hours,
             self.config.disk_max_used_space_ratio,
         ));
+        let hours = self.disk.hours.read().clone();
         let snapshot = Snapshot {
             modified: &modified,
             now,
             hour: plan::hour_at(&self.disk.zone, now),
-            hours: &self.disk.hours,
+            hours: &hours,
             reserved: reserved_hours.saturating_mul(3_600_000).min(i64::MAX as u64 / 4) as i64,
             used: log_used.max(queue_used),
             max_used: percent(max_used.clamp(10, 95)),

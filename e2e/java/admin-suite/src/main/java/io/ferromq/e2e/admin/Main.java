@@ -12,7 +12,8 @@ import java.nio.file.Path;
  * What an administrator does with the official tools' library, as named cases; and the tools' own command line.
  *
  * <p>{@code suite --namesrv ADDR [--cases core|all|NAMES] [--prefix P] [--parallel N]}, or
- * {@code mqadmin --command LINE --namesrv ADDR}: one command of mqadmin, its output unchanged.
+ * {@code mqadmin --command LINE --namesrv ADDR}: one command of mqadmin, its output unchanged, or {@code acl}: see
+ * {@link AclPhase}.
  */
 public final class Main {
     private Main() {
@@ -32,6 +33,9 @@ public final class Main {
         String prefix = args.get("prefix", "a" + Long.toString(System.currentTimeMillis(), 36));
         String what = args.words().isEmpty() ? "suite" : args.words().get(0);
         int code;
+        if (what.equals("acl")) {
+            System.exit(AclPhase.run(args, out));
+        }
         try (Admin admin = new Admin(args.need("namesrv"), prefix)) {
             admin.start();
             code = switch (what) {
