@@ -127,6 +127,41 @@ async fn it_is_not_ready_before_brokers_had_time_to_register() {
 }
 
 #[tokio::test]
+async fn logs_are_json_lines_whose_level_changes_at_run_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, port, _) = write_config(dir.path(), "logFormat=json\nlogLevel=info\n");
+    let (mut child, _lines) = started(&file).await;
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let change = async |text: &'static str| {
+        // Each over a connection of its own, which is worth a debug line.
+        let client = Client::new(ClientConfig::default(), Dispatch::none());
+        let request = Request::request(318).with_body(text);
+        let answer = client
+            .call(&format!("127.0.0.1:{port}"), request, SOON)
+            .await
+            .unwrap();
+        client.close().await;
+        answer
+    };
+    assert_eq!(change("logLevel=info,ferromq_remoting=debug").await.code, 0);
+    assert_eq!(change("orderMessageEnable=true").await.code, 0);
+    loop {
+        let line = timeout(SOON, log.next_line()).await.unwrap().unwrap().unwrap();
+        assert!(
+            line.starts_with('{') && line.ends_with('}') && line.contains("\"level\""),
+            "{line}"
+        );
+        if line.contains("\"level\":\"DEBUG\"") {
+            break;
+        }
+    }
+    let refused = change("logLevel=a=loud").await;
+    assert!(refused.code != 0 && refused.remark.unwrap().contains("a=loud"));
+    signal(&child, Signal::TERM);
+    assert!(timeout(SOON, child.wait()).await.unwrap().unwrap().success());
+}
+
+#[tokio::test]
 async fn settings_are_printed() {
     let dir = tempfile::tempdir().unwrap();
     let (file, port, _) = write_config(dir.path(), "");

@@ -22,4 +22,5 @@ mod replication_faults;
 mod restart;
 mod send;
 mod support;
+mod tls;
 mod transactions;

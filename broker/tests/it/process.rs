@@ -8,7 +8,8 @@ use std::process::{Child, Command as Program, Stdio};
 use ferromq_daemon::Properties;
 
 use crate::support::{Peer, eventually, free_port, send_command};
-use ferromq_protocol::code::response;
+use ferromq_protocol::Command;
+use ferromq_protocol::code::{request, response};
 
 pub(crate) const BROKER: &str = env!("CARGO_BIN_EXE_ferromq-broker");
 
@@ -44,14 +45,18 @@ impl Process {
         shell
             .arg("-c")
             .arg(format!("ulimit -n {files}; exec \"$0\" -c \"$1\""));
-        shell.arg(BROKER).arg(file);
+        shell.arg(BROKER).arg(file).stderr(Stdio::null());
         Self::run(shell)
     }
 
     pub(crate) fn start(dir: &Path, port: u16, more: &str, args: &[&str]) -> Self {
+        Self::start_logged(dir, port, more, args, Stdio::null())
+    }
+
+    fn start_logged(dir: &Path, port: u16, more: &str, args: &[&str], log: Stdio) -> Self {
         let file = Self::configure(dir, port, more);
         let mut program = Program::new(BROKER);
-        program.arg("-c").arg(file).args(args);
+        program.arg("-c").arg(file).args(args).stderr(log);
         Self::run(program)
     }
 
@@ -70,7 +75,6 @@ impl Process {
         let mut child = program
             .env_remove("NAMESRV_ADDR")
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
@@ -194,6 +198,42 @@ async fn sigterm_stops_in_order_and_a_second_one_is_harmless() {
         .unwrap();
     assert_eq!(status.code(), Some(0));
     assert!(!dir.path().join("store/abort").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_are_json_lines_whose_level_changes_at_run_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let log = dir.path().join("log");
+    let file = std::fs::File::create(&log).unwrap();
+    let mut broker = Process::start_logged(dir.path(), port, "logFormat=json\n", &[], file.into());
+    broker.started();
+    let peer = Peer::new(format!("127.0.0.1:{port}"));
+    peer.send("T", 0, "quiet").await;
+    let lines = || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole).to_owned();
+        let lines = whole
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")));
+        lines.collect::<Vec<serde_json::Value>>()
+    };
+    let of = |level: &str| lines().iter().filter(|line| line["level"] == level).count();
+    assert!(of("INFO") > 0 && of("DEBUG") == 0);
+    let change = |text: &'static str| Command::request(request::UPDATE_BROKER_CONFIG).with_body(text);
+    peer.ok(change("logLevel=info,ferromq_remoting=debug")).await;
+    eventually("a debug line", || async {
+        // A new connection is worth one.
+        Peer::new(format!("127.0.0.1:{port}")).send("T", 0, "loud").await;
+        of("DEBUG") > 0
+    })
+    .await;
+    let refused = peer.call(change("logLevel=ferromq=loud")).await;
+    assert!(refused.remark.unwrap().contains("ferromq=loud"));
+    peer.ok(change("logLevel=error")).await;
+    let before = lines().len();
+    Peer::new(format!("127.0.0.1:{port}")).send("T", 0, "quiet").await;
+    assert_eq!(lines().len(), before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
