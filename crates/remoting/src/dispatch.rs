@@ -78,6 +78,15 @@ pub(crate) enum Dispatched {
     Later(Wait),
 }
 
+/// A request that was dispatched.
+pub(crate) struct Handled {
+    pub(crate) dispatched: Dispatched,
+    /// Place of its counters.
+    pub(crate) stats: usize,
+    /// The request as the hooks left it, without body; only where there are hooks.
+    pub(crate) seen: Option<Arc<Command>>,
+}
+
 /// An answer to come; lanes may end without one.
 pub(crate) enum Wait {
     Reply(BoxFuture<'static, Reply>),
@@ -232,21 +241,10 @@ impl Dispatch {
         all.filter(|figures| figures.count > 0).collect()
     }
 
-    /// Place of a code's counters.
-    pub(crate) fn stats_of(&self, code: i32) -> usize {
-        self.entries
-            .get(&code)
-            .map_or(self.stats.len() - 1, |entry| entry.stats)
-    }
-
     pub(crate) fn done(&self, stats: usize, answer: Option<i32>, took: Duration) {
         if let Some((_, stats)) = self.stats.get(stats) {
             stats.done(answer, took);
         }
-    }
-
-    pub(crate) fn has_hooks(&self) -> bool {
-        !self.hooks.is_empty()
     }
 
     /// Shows an answer to the hooks.
@@ -274,29 +272,29 @@ impl Dispatch {
         None
     }
 
-    /// Hands one request to its handler; the request as the hooks left it, without body, comes back when there
-    /// are any. Never panics, never blocks.
-    pub(crate) fn dispatch(
-        &self,
-        cx: &RequestContext,
-        mut request: Command,
-    ) -> (Dispatched, Option<Arc<Command>>) {
-        if !self.has_hooks() {
-            return (self.handle(cx, request), None);
+    /// Hands one request to its handler. Never panics, never blocks.
+    pub(crate) fn dispatch(&self, cx: &RequestContext, mut request: Command) -> Handled {
+        let mut refusal = None;
+        let mut seen = None;
+        if !self.hooks.is_empty() {
+            refusal = self.before(cx, &mut request);
+            seen = Some(Arc::new(without_body(&request)));
         }
-        let refused = self.before(cx, &mut request);
-        let seen = Some(Arc::new(without_body(&request)));
-        let dispatched = match refused {
-            Some(refusal) => Dispatched::Now(Some(refusal)),
-            None => self.handle(cx, request),
+        let entry = self.entries.get(&request.code);
+        let stats = entry.map_or(self.stats.len() - 1, |entry| entry.stats);
+        let dispatched = match (refusal, entry.or(self.otherwise.as_ref())) {
+            (Some(refusal), _) => Dispatched::Now(Some(refusal)),
+            (None, Some(entry)) => self.handle(entry, cx, request),
+            (None, None) => not_supported(&request).into(),
         };
-        (dispatched, seen)
+        Handled {
+            dispatched,
+            stats,
+            seen,
+        }
     }
 
-    fn handle(&self, cx: &RequestContext, request: Command) -> Dispatched {
-        let Some(entry) = self.entries.get(&request.code).or(self.otherwise.as_ref()) else {
-            return not_supported(&request).into();
-        };
+    fn handle(&self, entry: &Entry, cx: &RequestContext, request: Command) -> Dispatched {
         match entry.run {
             Run::Inline => run_caught(entry.handler.as_ref(), cx, request).into(),
             Run::On(lane) => match self.lanes.get(lane.0) {

@@ -58,7 +58,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(request: &Command, received: Instant, stats: usize) -> Self {
+    fn of(request: &Command, received: Instant) -> Self {
         Self {
             code: request.code,
             opaque: request.opaque,
@@ -66,7 +66,7 @@ impl Asked {
             oneway: request.is_oneway(),
             size: request.body.len() + REQUEST_COST,
             received,
-            stats,
+            stats: usize::MAX,
             request: None,
         }
     }
@@ -299,10 +299,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
             }
             return;
         }
-        let mut asked = Asked::of(&command, self.cx.received, self.dispatch.stats_of(command.code));
-        let (dispatched, request) = self.dispatch.dispatch(&self.cx, command);
-        asked.request = request;
-        match dispatched {
+        let mut asked = Asked::of(&command, self.cx.received);
+        let handled = self.dispatch.dispatch(&self.cx, command);
+        asked.stats = handled.stats;
+        asked.request = handled.seen;
+        match handled.dispatched {
             Dispatched::Now(Some(reply)) => self.answer(&asked, reply),
             Dispatched::Now(None) => self.done(&asked, None),
             Dispatched::Later(wait) => {
