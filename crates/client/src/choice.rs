@@ -1,15 +1,8 @@
-//! Which queue a message goes to: pure choice over a list, and the memory of brokers that failed.
-
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+//! Which queue a message goes to: pure choice over a list.
 
 use ferromq_protocol::java_hash::string_hash;
-use parking_lot::Mutex;
 
 use crate::MessageQueue;
-
-/// How long a broker that could not be reached is passed over while others are there.
-const SHUN_FOR: Duration = Duration::from_secs(30);
 
 /// The next queue from `turn` on, going round, whose broker is not to be avoided; any queue if all are.
 pub(crate) fn next_queue<'a>(
@@ -33,29 +26,6 @@ pub fn queue_for_key<'a>(queues: &'a [MessageQueue], key: &str) -> Option<&'a Me
         return None;
     }
     queues.get(string_hash(key).unsigned_abs() as usize % queues.len())
-}
-
-/// Brokers that lately could not be reached.
-#[derive(Debug, Default)]
-pub(crate) struct Shunned {
-    until: Mutex<HashMap<String, Instant>>,
-}
-
-impl Shunned {
-    pub(crate) fn failed(&self, broker: &str, now: Instant) {
-        self.until.lock().insert(broker.to_owned(), now + SHUN_FOR);
-    }
-
-    pub(crate) fn succeeded(&self, broker: &str) {
-        let mut until = self.until.lock();
-        if !until.is_empty() {
-            until.remove(broker);
-        }
-    }
-
-    pub(crate) fn contains(&self, broker: &str, now: Instant) -> bool {
-        self.until.lock().get(broker).is_some_and(|until| now < *until)
-    }
 }
 
 #[cfg(test)]
@@ -102,16 +72,5 @@ mod tests {
         assert_eq!(string_hash("polygenelubricants"), i32::MIN);
         assert_eq!(queue_for_key(&queues, "polygenelubricants"), Some(&queues[0]));
         assert_eq!(queue_for_key(&[], "x"), None);
-    }
-
-    #[test]
-    fn a_broker_is_shunned_for_a_while_or_until_it_answers() {
-        let (shunned, now) = (Shunned::default(), Instant::now());
-        shunned.failed("a", now);
-        assert!(shunned.contains("a", now + Duration::from_secs(29)));
-        assert!(!shunned.contains("a", now + Duration::from_secs(31)));
-        assert!(!shunned.contains("b", now));
-        shunned.succeeded("a");
-        assert!(!shunned.contains("a", now));
     }
 }

@@ -5,7 +5,7 @@
 //! ends both, takes the client's groups off the brokers and closes the connections.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ferromq_protocol::body::{ConsumerData, HeartbeatData, ProducerData};
@@ -13,7 +13,6 @@ use ferromq_protocol::code::request;
 use ferromq_protocol::command::Command;
 use ferromq_protocol::fastjson;
 use ferromq_protocol::header::UnregisterClient;
-use ferromq_remoting::Dispatch;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -21,12 +20,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::Admin;
+use crate::callbacks::Callbacks;
 use crate::config::{self, ClientConfig};
 use crate::error::Result;
 use crate::link::Link;
-use crate::producer::{Producer, ProducerConfig};
+use crate::namespace::Namespace;
+use crate::producer::{Decision, HalfMessage, Producer, ProducerConfig, TransactionalProducer};
 use crate::pull_consumer::PullConsumer;
 use crate::route_cache::RouteCache;
+use crate::trace::{self, Trace};
 
 /// A client of a RocketMQ cluster. Cheap to clone; all clones are the same client.
 ///
@@ -41,16 +43,26 @@ pub struct Client {
 pub(crate) struct Inner {
     pub(crate) id: String,
     pub(crate) local_address: std::net::IpAddr,
+    /// What stays the same when the process starts anew: `ip@DEFAULT`, or the id that was given.
+    pub(crate) instance: String,
     pub(crate) link: Link,
     pub(crate) routes: RouteCache,
+    pub(crate) namespace: Namespace,
+    pub(crate) callbacks: Arc<Callbacks>,
+    pub(crate) trace: Option<Trace>,
     members: Arc<Mutex<Members>>,
+    last_beat: Mutex<Option<Instant>>,
     tasks: TaskTracker,
+    /// Sends that were accepted and whose outcome is not known yet.
+    pub(crate) sends: TaskTracker,
     stop: CancellationToken,
+    trace_stop: CancellationToken,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.stop.cancel();
+        self.trace_stop.cancel();
     }
 }
 
@@ -71,23 +83,45 @@ impl Client {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn start(config: ClientConfig) -> Result<Self> {
-        if config.name_servers.trim().is_empty() {
+        if config.name_servers.trim().is_empty() && config.address_server.is_none() {
             return Err(crate::ClientError::NoNameServers);
         }
-        let link = Link::new(&config, Dispatch::none())?;
+        let callbacks = Arc::<Callbacks>::default();
+        let link = Link::new(&config, callbacks.dispatch())?;
         let local_address = config::local_address(&config.name_servers);
+        let instance = config
+            .client_id
+            .clone()
+            .unwrap_or_else(|| format!("{local_address}@DEFAULT"));
         let id = config
             .client_id
             .unwrap_or_else(|| config::make_client_id(local_address));
+        let (trace, collector) = config.trace.map(trace::channel).unzip();
         let inner = Inner {
             id: id.clone(),
             local_address,
+            instance,
             routes: RouteCache::new(link.clone()),
             link: link.clone(),
+            namespace: Namespace::new(config.namespace.as_deref()),
+            callbacks,
+            trace,
             members: Arc::default(),
+            last_beat: Mutex::default(),
             tasks: TaskTracker::new(),
+            sends: TaskTracker::new(),
             stop: CancellationToken::new(),
+            trace_stop: CancellationToken::new(),
         };
+        if let Some(refresh) = link.address_server() {
+            let stop = inner.stop.clone();
+            inner.tasks.spawn(async move {
+                tokio::select! {
+                    () = refresh.keep() => {}
+                    () = stop.cancelled() => {}
+                }
+            });
+        }
         let (routes, stop) = (inner.routes.clone(), inner.stop.clone());
         inner.tasks.spawn(every(config.route_refresh, stop, move || {
             let routes = routes.clone();
@@ -107,10 +141,13 @@ impl Client {
             let data = members.lock().heartbeat(&beat.id);
             async move { beat.beat(data).await }
         }));
+        let inner = Arc::new(inner);
+        if let Some(collector) = collector {
+            let (client, stop) = (Arc::downgrade(&inner), inner.trace_stop.clone());
+            inner.tasks.spawn(collector.run(client, stop));
+        }
         inner.tasks.close();
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        Ok(Self { inner })
     }
 
     /// The client's identity at the brokers.
@@ -125,18 +162,38 @@ impl Client {
 
     /// A producer over this client's connections.
     pub fn producer(&self, config: ProducerConfig) -> Producer {
-        self.join_producers(&config.group);
         Producer::new(self.clone(), config)
     }
 
-    /// A pull consumer of a group over this client's connections.
-    pub fn pull_consumer(&self, group: impl Into<String>) -> PullConsumer {
-        PullConsumer::new(self.clone(), group.into())
+    /// A producer of messages that are delivered only if local work succeeds. `check` is asked about messages whose
+    /// decision a broker did not hear of; it may be asked about those of other processes of the group. A panic in it
+    /// counts as [`crate::Decision::Unknown`].
+    pub fn transactional_producer<C, F>(&self, config: ProducerConfig, check: C) -> TransactionalProducer
+    where
+        C: Fn(HalfMessage) -> F + Send + Sync + 'static,
+        F: Future<Output = Decision> + Send + 'static,
+    {
+        TransactionalProducer::new(self.clone(), config, check)
     }
 
-    /// Ends the client's tasks, takes its groups off the brokers and closes its connections. Calls after this fail
-    /// with [`crate::ClientError::Closed`]. Waits at most about 3 s for brokers that do not answer.
+    /// A pull consumer of a group over this client's connections.
+    pub fn pull_consumer(&self, group: impl AsRef<str>) -> PullConsumer {
+        PullConsumer::new(self.clone(), group.as_ref())
+    }
+
+    /// Ends everything in good order: push consumers as by [`crate::PushConsumer::shutdown`], then sends that are under
+    /// way are waited for (they end by their own time-outs), then traces are sent, the client's groups are taken off
+    /// the brokers and the connections closed. Calls after this fail with [`crate::ClientError::Closed`]. Waits at most
+    /// about 3 s for brokers that do not answer a farewell.
     pub async fn shutdown(&self) {
+        let consumers = self.inner.callbacks.consumers();
+        let ended = consumers.iter().map(|core| core.shut_down());
+        for error in join_all(ended).await.into_iter().filter_map(Result::err) {
+            tracing::warn!(%error, "offsets could not be stored; messages will come again");
+        }
+        self.inner.sends.close();
+        self.inner.sends.wait().await;
+        self.inner.trace_stop.cancel();
         self.inner.stop.cancel();
         self.inner.tasks.wait().await;
         let (producers, consumers) = {
@@ -174,6 +231,33 @@ impl Client {
         &self.inner
     }
 
+    pub(crate) fn downgrade(&self) -> Weak<Inner> {
+        Arc::downgrade(&self.inner)
+    }
+
+    pub(crate) fn upgrade(inner: &Weak<Inner>) -> Option<Self> {
+        inner.upgrade().map(|inner| Self { inner })
+    }
+
+    /// A heartbeat to all brokers out of turn, unless there was one within the last second.
+    pub(crate) async fn beat(&self) {
+        let recent = |at: &Instant| at.elapsed() < Duration::from_secs(1);
+        if !self.inner.last_beat.lock().as_ref().is_some_and(recent) {
+            self.beat_now().await;
+        }
+    }
+
+    pub(crate) async fn beat_now(&self) {
+        *self.inner.last_beat.lock() = Some(Instant::now());
+        let heartbeat = self.inner.members.lock().heartbeat(&self.inner.id);
+        let heart = Heart {
+            id: self.inner.id.clone(),
+            link: self.inner.link.clone(),
+            routes: self.inner.routes.clone(),
+        };
+        heart.beat(heartbeat).await;
+    }
+
     pub(crate) fn join_producers(&self, group: &str) {
         *self
             .inner
@@ -196,21 +280,22 @@ impl Client {
 
     /// Makes the group known to the brokers of the cached routes, now and with each heartbeat.
     pub(crate) async fn join_consumers(&self, data: ConsumerData) {
-        let heartbeat = {
+        {
             let mut members = self.inner.members.lock();
             let entry = members
                 .consumers
                 .entry(data.group_name.clone())
                 .or_insert((0, data));
             entry.0 += 1;
-            members.heartbeat(&self.inner.id)
-        };
-        let heart = Heart {
-            id: self.inner.id.clone(),
-            link: self.inner.link.clone(),
-            routes: self.inner.routes.clone(),
-        };
-        heart.beat(heartbeat).await;
+        }
+        self.beat_now().await;
+    }
+
+    /// Tells other things of a group from the next heartbeat on.
+    pub(crate) fn change_consumer(&self, data: ConsumerData) {
+        if let Some(entry) = self.inner.members.lock().consumers.get_mut(&data.group_name) {
+            entry.1 = data;
+        }
     }
 
     /// Takes one consumer off the heartbeats; true if it was the group's last here.

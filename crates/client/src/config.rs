@@ -1,7 +1,13 @@
 //! Settings shared by everything that one [`crate::Client`] makes.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
+
+use ferromq_remoting::{ClientTls, RpcHook};
+
+use crate::trace::TraceConfig;
 
 /// Settings of a [`crate::Client`] and of [`crate::admin::Admin`].
 ///
@@ -10,7 +16,7 @@ use std::time::Duration;
 /// let config = ClientConfig { client_id: Some("billing-7".into()), ..ClientConfig::new("mq-namesrv:9876") };
 /// assert_eq!(config.name_servers, "mq-namesrv:9876");
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ClientConfig {
     /// `host:port`, several separated by `;`. A DNS name stands for all its addresses and is resolved
     /// anew at most 10 s later. Default: the environment variable `NAMESRV_ADDR`, else empty.
@@ -28,6 +34,32 @@ pub struct ClientConfig {
     /// Pause between two heartbeats to each broker; brokers drop a client after 120 s of silence.
     /// Default 30 s.
     pub heartbeat: Duration,
+    /// URL of an HTTP server whose answer is the name server list, such as
+    /// `http://jmenv.tbsite.net:8080/rocketmq/nsaddr`. Asked at the start and every two minutes; used where
+    /// `name_servers` is empty. Default: none.
+    pub address_server: Option<String>,
+    /// Encryption of all connections; `None`, the default: plain.
+    pub tls: Option<ClientTls>,
+    /// Hooks that see each request before it is sent, such as one that signs for access control.
+    pub hooks: Vec<Arc<dyn RpcHook>>,
+    /// Put before the names of topics and groups, so that tenants do not meet. Default: none.
+    pub namespace: Option<String>,
+    /// Traces of all messages sent and consumed. Default: none.
+    pub trace: Option<TraceConfig>,
+}
+
+impl fmt::Debug for ClientConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientConfig")
+            .field("name_servers", &self.name_servers)
+            .field("address_server", &self.address_server)
+            .field("client_id", &self.client_id)
+            .field("tls", &self.tls)
+            .field("hooks", &self.hooks.len())
+            .field("namespace", &self.namespace)
+            .field("trace", &self.trace)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for ClientConfig {
@@ -39,6 +71,11 @@ impl Default for ClientConfig {
             hedge_after: Duration::from_millis(500),
             route_refresh: Duration::from_secs(30),
             heartbeat: Duration::from_secs(30),
+            address_server: None,
+            tls: None,
+            hooks: Vec::new(),
+            namespace: None,
+            trace: None,
         }
     }
 }
@@ -63,6 +100,34 @@ impl ClientConfig {
     #[must_use]
     pub fn with_client_id(mut self, id: impl Into<String>) -> Self {
         self.client_id = Some(id.into());
+        self
+    }
+
+    /// Encrypts all connections.
+    #[must_use]
+    pub fn with_tls(mut self, tls: ClientTls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Adds a hook that sees each request before it is sent.
+    #[must_use]
+    pub fn with_hook(mut self, hook: Arc<dyn RpcHook>) -> Self {
+        self.hooks.push(hook);
+        self
+    }
+
+    /// Sets the namespace of topics and groups.
+    #[must_use]
+    pub fn with_namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Traces messages to the default topic.
+    #[must_use]
+    pub fn with_trace(mut self) -> Self {
+        self.trace = Some(TraceConfig::default());
         self
     }
 }

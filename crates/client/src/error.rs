@@ -135,6 +135,14 @@ pub enum ClientError {
         /// What stopped it.
         reason: String,
     },
+    /// The file of a broadcasting consumer's offsets cannot be written.
+    #[error("the offsets cannot be saved to {}: {reason}; messages since the last save may come again", path.display())]
+    Offsets {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The operating system's reason.
+        reason: String,
+    },
     /// The client, producer or consumer has been shut down.
     #[error("the client is shut down")]
     Closed,

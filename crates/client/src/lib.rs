@@ -15,35 +15,54 @@
 //! # Ok(()) }
 //! ```
 //!
-//! * [`producer`]: sends, with retries at other brokers
-//! * [`pull_consumer`]: receives by asking; [`group_consumer`] keeps asking all queues of a topic
+//! * [`producer`]: sends, with retries at other brokers; requests with replies; transactions
+//! * [`push_consumer`]: messages come to a listener or a stream, the group shares the queues
+//! * [`pull_consumer`]: one pull at a time
+//! * [`rebalance`]: how a group shares queues, as Java does: pure
 //! * [`admin`]: typed administrative calls
 //! * [`route`], [`choice`]: which queues there are and which one is taken: pure
 //! * [`error`]: what can go wrong, in terms a caller can act on
 
 #![forbid(unsafe_code)]
 
+mod address_server;
 pub mod admin;
+mod callbacks;
 pub mod choice;
 pub mod client;
 pub mod config;
 pub mod error;
-pub mod group_consumer;
+mod fault;
+mod fetch;
+pub mod filter;
 mod link;
 pub mod message;
+mod namespace;
+mod offset_store;
 pub mod producer;
 pub mod pull_consumer;
+pub mod push_consumer;
+pub mod rebalance;
 pub mod received;
 pub mod route;
 mod route_cache;
+pub mod trace;
 
-pub use ferromq_protocol::body::MessageQueue;
+pub use ferromq_protocol::body::{MessageModel, MessageQueue};
+pub use ferromq_protocol::compress::Kind as Compression;
 
 pub use client::Client;
 pub use config::ClientConfig;
 pub use error::{ClientError, Refusal};
-pub use group_consumer::{Batch, GroupConsumer, GroupConsumerConfig, StartFrom};
+pub use filter::Filter;
 pub use message::Message;
-pub use producer::{Producer, ProducerConfig, SendReceipt, SendStatus};
+pub use producer::{
+    Decision, HalfMessage, PendingSend, Producer, ProducerConfig, SendReceipt, SendStatus, Transaction,
+    TransactionalProducer,
+};
 pub use pull_consumer::{PullConsumer, PullRequest, PullStatus, Pulled};
+pub use push_consumer::{
+    ConsumerStream, Delivery, FlowLimits, Incoming, Outcome, PushConsumer, PushConsumerConfig, StartFrom,
+};
 pub use received::ReceivedMessage;
+pub use trace::TraceConfig;

@@ -19,6 +19,7 @@ use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
+use crate::address_server::AddressServer;
 use crate::config::ClientConfig;
 use crate::error::{ClientError, Refusal, Result};
 
@@ -32,6 +33,8 @@ pub(crate) struct Link {
 struct Shared {
     remoting: Remoting,
     names: Option<NameServers>,
+    /// Of the HTTP server that gives the list.
+    url: Option<String>,
     call_timeout: Duration,
     hedge_after: Duration,
     preferred: Mutex<Option<String>>,
@@ -40,18 +43,21 @@ struct Shared {
 impl Link {
     pub(crate) fn new(config: &ClientConfig, dispatch: Arc<Dispatch>) -> Result<Self> {
         let text = config.name_servers.trim();
-        let names = if text.is_empty() {
-            None
-        } else {
-            let parsed = NameServers::parse(text).map_err(|error| ClientError::BadAddress {
-                address: text.to_owned(),
-                reason: error.to_string(),
-            })?;
-            Some(parsed)
+        let parsed = NameServers::parse(text).map_err(|error| ClientError::BadAddress {
+            address: text.to_owned(),
+            reason: error.to_string(),
+        })?;
+        let url = config.address_server.clone().filter(|_| text.is_empty());
+        let names = (!text.is_empty() || url.is_some()).then_some(parsed);
+        let remoting = RemotingConfig {
+            tls: config.tls.clone(),
+            hooks: config.hooks.clone(),
+            ..RemotingConfig::default()
         };
         let shared = Shared {
-            remoting: Remoting::new(RemotingConfig::default(), dispatch),
+            remoting: Remoting::new(remoting, dispatch),
             names,
+            url,
             call_timeout: config.call_timeout,
             hedge_after: config.hedge_after,
             preferred: Mutex::new(None),
@@ -59,6 +65,24 @@ impl Link {
         Ok(Self {
             shared: Arc::new(shared),
         })
+    }
+
+    /// What keeps the list of name servers up to date, if an HTTP server gives it.
+    pub(crate) fn address_server(&self) -> Option<AddressServer> {
+        Some(AddressServer {
+            url: self.shared.url.clone()?,
+            names: self.shared.names.clone()?,
+            remoting: self.shared.remoting.clone(),
+        })
+    }
+
+    /// The list of name servers as it was given.
+    pub(crate) fn name_server_text(&self) -> String {
+        self.shared
+            .names
+            .as_ref()
+            .map(NameServers::text)
+            .unwrap_or_default()
     }
 
     /// The time for calls without one of their own.
@@ -100,6 +124,12 @@ impl Link {
     /// The addresses of all name servers, the one that answered last in front.
     pub(crate) async fn name_servers(&self) -> Result<Vec<String>> {
         let names = self.shared.names.as_ref().ok_or(ClientError::NoNameServers)?;
+        if names.is_empty()
+            && let Some(server) = self.address_server()
+        {
+            // The first question of all must not fail because the list is not there yet.
+            server.ask().await;
+        }
         let mut addresses: Vec<String> = names.resolve().await.iter().map(ToString::to_string).collect();
         if addresses.is_empty() {
             return Err(ClientError::BadAddress {

@@ -79,6 +79,10 @@ impl Message {
         }
     }
 
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.properties.retain(|(have, _)| have != name);
+    }
+
     /// The value of a property.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.properties

@@ -116,6 +116,62 @@ impl ReceivedMessage {
     }
 }
 
+/// What a message is made of where it does not come as a record.
+pub(crate) struct Parts<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) queue_id: i32,
+    pub(crate) flag: i32,
+    pub(crate) sys_flag: i32,
+    pub(crate) born_timestamp: i64,
+    pub(crate) born_host: SocketAddr,
+    pub(crate) store_timestamp: i64,
+    pub(crate) store_host: SocketAddr,
+    pub(crate) reconsume_times: i32,
+    pub(crate) properties: &'a str,
+}
+
+impl ReceivedMessage {
+    pub(crate) fn from_parts(parts: &Parts<'_>, body: Bytes) -> Self {
+        Self {
+            topic: parts.topic.into(),
+            queue_id: parts.queue_id,
+            queue_offset: 0,
+            physical_offset: 0,
+            flag: parts.flag,
+            sys_flag: parts.sys_flag,
+            born_timestamp: parts.born_timestamp,
+            born_host: parts.born_host,
+            store_timestamp: parts.store_timestamp,
+            store_host: parts.store_host,
+            reconsume_times: parts.reconsume_times,
+            stored_size: 0,
+            body,
+            properties: parts.properties.into(),
+        }
+    }
+}
+
+/// A message for tests: queue 0 of topic `T`.
+#[cfg(test)]
+pub(crate) fn test_message(queue_offset: i64, body: &'static [u8]) -> ReceivedMessage {
+    let host = SocketAddr::from(([127, 0, 0, 1], 1));
+    let parts = Parts {
+        topic: "T",
+        queue_id: 0,
+        flag: 0,
+        sys_flag: 0,
+        born_timestamp: 0,
+        born_host: host,
+        store_timestamp: 0,
+        store_host: host,
+        reconsume_times: 0,
+        properties: "",
+    };
+    let mut message = ReceivedMessage::from_parts(&parts, Bytes::from_static(body));
+    message.queue_offset = queue_offset;
+    message
+}
+
 /// All records of an answer. `topic` is what they are expected to belong to and saves a copy of the name each.
 pub(crate) fn parse_all(
     answer: &Bytes,

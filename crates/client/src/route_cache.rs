@@ -13,6 +13,7 @@ use ferromq_protocol::code::{request, response};
 use ferromq_protocol::command::Command;
 use futures::future::join_all;
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
 
 use crate::error::{ClientError, Result};
 use crate::link::{self, Link};
@@ -37,6 +38,8 @@ pub(crate) struct RouteCache {
     entries: Arc<RwLock<HashMap<String, Entry>>>,
     /// When a failed send last had a topic's route refreshed.
     urgent: Arc<Mutex<HashMap<String, Instant>>>,
+    /// Counts routes that became others.
+    changes: Arc<watch::Sender<u64>>,
 }
 
 impl RouteCache {
@@ -45,7 +48,13 @@ impl RouteCache {
             link,
             entries: Arc::default(),
             urgent: Arc::default(),
+            changes: Arc::new(watch::Sender::new(0)),
         }
+    }
+
+    /// Tells each time that a route in the cache became another.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// The topic's route, from the cache or the name servers.
@@ -151,7 +160,10 @@ impl RouteCache {
             route: Arc::clone(route),
             fetched: Instant::now(),
         };
-        self.entries.write().insert(topic.to_owned(), entry);
+        let before = self.entries.write().insert(topic.to_owned(), entry);
+        if before.is_some_and(|before| before.route != *route) {
+            self.changes.send_modify(|count| *count += 1);
+        }
     }
 }
 

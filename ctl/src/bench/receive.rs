@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use ferromq_client::{
-    Client, ClientError, GroupConsumer, GroupConsumerConfig, PullRequest, ReceivedMessage, StartFrom,
+    Client, ClientError, ConsumerStream, Filter, PushConsumerConfig, ReceivedMessage, StartFrom,
 };
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -74,31 +74,32 @@ pub(crate) async fn run(cx: &Context, args: BenchReceive) -> anyhow::Result<()> 
         ages: histogram(),
     };
     let client = cx.client()?;
-    let start = if args.from_start {
-        StartFrom::Oldest
-    } else {
-        StartFrom::Stored
-    };
-    let pull = PullRequest::new(i32::try_from(args.pull_batch).unwrap_or(i32::MAX));
-    let config = GroupConsumerConfig::new(&args.group, &args.topic)
-        .with_start(start)
-        .with_pull(pull);
-    let mut consumer = start_consumer(&client, config, args.idle).await?;
+    let batch = args.pull_batch.clamp(1, 1024);
+    let mut config = PushConsumerConfig::new(&args.group)
+        .subscribe(&args.topic, Filter::All)
+        .with_start(StartFrom::Oldest)
+        .with_concurrency(64)
+        .with_batch(batch as usize);
+    config.pull_batch = i32::try_from(batch).unwrap_or(1024);
+    if args.from_start {
+        config = config.ignoring_stored();
+    }
+    let mut consumer = start_consumer(&client, &args.topic, config, args.idle).await?;
     let started = Instant::now();
     let mut progress = Progress::new("received", tally.expected.distinct());
     let mut last_new = Instant::now();
     let mut tick = tokio::time::interval(Duration::from_millis(200));
     while !tally.complete() && last_new.elapsed() < args.idle {
         tokio::select! {
-            batch = consumer.next() => {
-                let Some(batch) = batch else { break };
+            incoming = consumer.next() => {
+                let Some(incoming) = incoming else { break };
                 let before = tally.received();
                 let now = SystemTime::now();
-                batch.messages.iter().for_each(|message| tally.note(message, now));
+                incoming.delivery.messages.iter().for_each(|message| tally.note(message, now));
                 if tally.received() > before {
                     last_new = Instant::now();
                 }
-                consumer.done(&batch);
+                incoming.done();
             }
             _ = tick.tick() => progress.set(tally.received()),
             _ = tokio::signal::ctrl_c() => break,
@@ -116,12 +117,18 @@ pub(crate) async fn run(cx: &Context, args: BenchReceive) -> anyhow::Result<()> 
 /// Starts the consumer. A name server or broker that does not answer yet is waited for as long as a silent one.
 async fn start_consumer(
     client: &Client,
-    config: GroupConsumerConfig,
+    topic: &str,
+    config: PushConsumerConfig,
     patience: Duration,
-) -> Result<GroupConsumer, ClientError> {
+) -> Result<ConsumerStream, ClientError> {
     let give_up = Instant::now() + patience;
     loop {
-        match GroupConsumer::start(client, config.clone()).await {
+        // A consumer would wait for a topic that does not exist; here that is a mistake.
+        let started = match client.pull_consumer(&config.group).queues(topic).await {
+            Ok(_) => ConsumerStream::start(client, config.clone()).await,
+            Err(error) => Err(error),
+        };
+        match started {
             Err(error) if error.is_unreachable() && Instant::now() < give_up => {
                 tokio::time::sleep(PAUSE).await;
             }

@@ -1,7 +1,8 @@
 //! Consumer groups of one broker.
 
 use ferromq_protocol::body::{
-    ConsumeStats, ConsumerConnection, GroupList, SubscriptionGroupConfig, SubscriptionGroupTable,
+    ConsumeStats, ConsumerConnection, ConsumerIdList, GroupList, SubscriptionGroupConfig,
+    SubscriptionGroupTable,
 };
 use ferromq_protocol::code::request;
 use ferromq_protocol::command::Command;
@@ -86,6 +87,21 @@ impl Admin {
             Command::request(request::CLONE_GROUP_OFFSET).with_header(&header),
         )
         .await
+    }
+
+    /// The client ids of the group's members that a broker knows, sorted.
+    ///
+    /// # Errors
+    /// Code 1 if there is none.
+    pub async fn group_members(&self, broker: &str, group: &str) -> Result<Vec<String>> {
+        let request =
+            Command::request(request::GET_CONSUMER_LIST_BY_GROUP).with_header(&ConsumerGroupHeader {
+                consumer_group: group,
+            });
+        let list: ConsumerIdList = self.ask_json(broker, request).await?;
+        let mut members = list.consumer_id_list;
+        members.sort();
+        Ok(members)
     }
 
     /// Groups that consume a topic on a broker: those connected and those with offsets stored.

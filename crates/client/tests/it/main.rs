@@ -5,6 +5,7 @@
 mod admin;
 mod fake;
 mod names;
+mod push;
 mod receive;
 mod send;
 

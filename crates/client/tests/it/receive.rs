@@ -1,16 +1,14 @@
-//! Pulls, offsets, and receiving a whole topic.
+//! Pulls and offsets.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ferromq_client::{
-    Client, ClientError, GroupConsumer, GroupConsumerConfig, Message, MessageQueue, ProducerConfig,
-    PullRequest, PullStatus, StartFrom,
+    Client, ClientError, Filter, Message, MessageQueue, ProducerConfig, PullRequest, PullStatus,
 };
 use ferromq_protocol::code::request;
 
 use crate::fake::{Cluster, route};
-use crate::{wait_for, within};
+use crate::within;
 
 async fn send(client: &Client, numbers: std::ops::Range<u32>) {
     let producer = client.producer(ProducerConfig::new("PG"));
@@ -21,20 +19,6 @@ async fn send(client: &Client, numbers: std::ops::Range<u32>) {
             .await
             .unwrap();
     }
-}
-
-/// Receives until there are so many different ones.
-async fn receive(consumer: &mut GroupConsumer, count: usize) -> BTreeSet<u32> {
-    let mut numbers = BTreeSet::new();
-    while numbers.len() < count {
-        let batch = within("the next batch", consumer.next()).await.unwrap();
-        for message in &batch.messages {
-            let body = message.body().unwrap();
-            numbers.insert(std::str::from_utf8(&body).unwrap().parse().unwrap());
-        }
-        consumer.done(&batch);
-    }
-    numbers
 }
 
 #[tokio::test]
@@ -78,7 +62,11 @@ async fn tags_are_checked_again_here() {
     let queue = consumer.queues("T").await.unwrap().remove(0);
     // The fake hands out everything, as a broker does with tags whose hashes are equal.
     let pulled = consumer
-        .pull(&queue, 0, &PullRequest::new(9).with_tags("even || none"))
+        .pull(
+            &queue,
+            0,
+            &PullRequest::new(9).with_filter(Filter::tags("even || none")),
+        )
         .await
         .unwrap();
     assert_eq!((pulled.messages.len(), pulled.next_offset), (3, 6));
@@ -115,77 +103,6 @@ async fn offsets_are_read_and_stored() {
 }
 
 #[tokio::test]
-async fn a_group_receives_all_and_goes_on_where_it_stopped() {
-    let cluster = Cluster::start(&["a", "b"], 2);
-    let client = cluster.client();
-    send(&client, 0..100).await;
-    let config = GroupConsumerConfig::new("G", "T");
-    let mut consumer = GroupConsumer::start(&client, config.clone()).await.unwrap();
-    assert_eq!(receive(&mut consumer, 100).await, (0..100).collect());
-    let broker = cluster.broker("b");
-    let beat = broker.heartbeats().pop().unwrap();
-    assert_eq!(beat.consumer_data_set[0].group_name, "G");
-    assert_eq!(beat.consumer_data_set[0].subscription_data_set[0].topic, "T");
-    consumer.shutdown().await.unwrap();
-    assert_eq!(broker.group_offset("G", "T", 0), Some(25));
-    assert!(!broker.asked(request::UNREGISTER_CLIENT).is_empty());
-
-    send(&client, 100..120).await;
-    let mut consumer = GroupConsumer::start(&client, config.clone()).await.unwrap();
-    assert_eq!(receive(&mut consumer, 20).await, (100..120).collect());
-    // Not done: comes again. And from the start all come again.
-    drop(consumer);
-    let mut consumer = GroupConsumer::start(&client, config.with_start(StartFrom::Oldest))
-        .await
-        .unwrap();
-    assert_eq!(receive(&mut consumer, 120).await, (0..120).collect());
-    consumer.shutdown().await.unwrap();
-    client.shutdown().await;
-}
-
-#[tokio::test]
-async fn queues_that_appear_later_are_taken_up() {
-    let cluster = Cluster::start(&["a"], 1);
-    let mut config = cluster.config();
-    config.route_refresh = Duration::from_millis(50);
-    let client = Client::start(config).unwrap();
-    let mut consumer = GroupConsumer::start(&client, GroupConsumerConfig::new("G", "T"))
-        .await
-        .unwrap();
-    cluster.names.set_route("T", route(&cluster.brokers, 4, 6));
-    let producer = client.producer(ProducerConfig::new("PG"));
-    let asked = || cluster.names.asked(request::GET_ROUTEINFO_BY_TOPIC).len();
-    let before = asked();
-    wait_for("the new route", || asked() >= before + 2).await;
-    for n in 0..8 {
-        producer.send(Message::new("T", n.to_string())).await.unwrap();
-    }
-    assert!(cluster.broker("a").stored(3) > 0);
-    assert_eq!(receive(&mut consumer, 8).await, (0..8).collect());
-    consumer.shutdown().await.unwrap();
-    client.shutdown().await;
-}
-
-#[tokio::test]
-async fn an_offset_that_is_gone_is_corrected() {
-    let cluster = Cluster::start(&["a"], 1);
-    let client = cluster.client();
-    send(&client, 0..10).await;
-    client
-        .pull_consumer("G")
-        .commit(&MessageQueue::new("T", "a", 0), 2)
-        .await
-        .unwrap();
-    cluster.broker("a").expire_before(6);
-    let mut consumer = GroupConsumer::start(&client, GroupConsumerConfig::new("G", "T"))
-        .await
-        .unwrap();
-    assert_eq!(receive(&mut consumer, 4).await, (6..10).collect());
-    consumer.shutdown().await.unwrap();
-    client.shutdown().await;
-}
-
-#[tokio::test]
 async fn a_topic_that_cannot_be_read_says_so() {
     let cluster = Cluster::start(&["a"], 1);
     cluster.names.set_route("T", route(&cluster.brokers, 1, 2));
@@ -195,9 +112,7 @@ async fn a_topic_that_cannot_be_read_says_so() {
         matches!(error, ClientError::NoQueue { need: "readable", .. }),
         "{error}"
     );
-    let error = GroupConsumer::start(&client, GroupConsumerConfig::new("G", "none"))
-        .await
-        .unwrap_err();
+    let error = client.pull_consumer("G").queues("none").await.unwrap_err();
     assert!(matches!(error, ClientError::NoRoute { .. }), "{error}");
     client.shutdown().await;
 }

@@ -3,61 +3,62 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use ferromq_client::MessageQueue;
 use ferromq_protocol::Command;
-use ferromq_protocol::body::HeartbeatData;
+use ferromq_protocol::body::{
+    ConsumerIdList, HeartbeatData, LockBatchRequestBody, LockBatchResponseBody, ResetOffsetBody,
+};
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::fastjson;
 use ferromq_protocol::header::{PullMessage, SendMessage};
 use ferromq_protocol::record::{RecordDraft, patch};
 use ferromq_protocol::{batch, message_id, sysflag};
-use ferromq_remoting::{Handler, Outcome, Reply, RequestContext};
+use ferromq_remoting::{Conn, Outcome, Reply, RequestContext};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use super::Running;
+use super::{Fake, Role};
 
-struct State {
+pub(crate) struct Broker {
     name: String,
     queues: Mutex<BTreeMap<(String, i32), Vec<Bytes>>>,
     min_offset: Mutex<i64>,
     log: Mutex<Vec<Bytes>>,
     offsets: Mutex<BTreeMap<(String, String, i32), i64>>,
-    script: Mutex<VecDeque<(i32, &'static str)>>,
-    bodies: Mutex<BTreeMap<i32, Bytes>>,
-    asked: Mutex<Vec<Command>>,
-    silent: AtomicBool,
+    sends: Mutex<VecDeque<(i32, &'static str)>>,
+    /// Members by group, with their connections.
+    members: Mutex<BTreeMap<String, BTreeMap<String, Conn>>>,
+    /// Who holds a queue.
+    locks: Mutex<BTreeMap<MessageQueue, String>>,
+    pulls_held: AtomicUsize,
     arrived: Notify,
 }
 
-pub(crate) struct FakeBroker {
-    pub(crate) running: Running,
-    state: Arc<State>,
-}
+pub(crate) type FakeBroker = Fake<Broker>;
 
 impl FakeBroker {
     pub(crate) fn start(name: &str) -> Self {
-        let state = Arc::new(State {
+        Self::play(Broker {
             name: name.to_owned(),
             queues: Mutex::default(),
             min_offset: Mutex::default(),
             log: Mutex::default(),
             offsets: Mutex::default(),
-            script: Mutex::default(),
-            bodies: Mutex::default(),
-            asked: Mutex::default(),
-            silent: AtomicBool::new(false),
+            sends: Mutex::default(),
+            members: Mutex::default(),
+            locks: Mutex::default(),
+            pulls_held: AtomicUsize::new(0),
             arrived: Notify::new(),
-        });
-        let running = Running::start(Arc::new(Face(Arc::clone(&state))));
-        Self { running, state }
+        })
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.state.name
+        &self.role.name
     }
 
     pub(crate) fn address(&self) -> String {
@@ -66,56 +67,32 @@ impl FakeBroker {
 
     /// The next sends are answered with these codes and remarks and not stored.
     pub(crate) fn refuse_sends(&self, codes: &[(i32, &'static str)]) {
-        self.state.script.lock().extend(codes);
-    }
-
-    /// From now on sends are read and never answered.
-    pub(crate) fn fall_silent(&self) {
-        self.state.silent.store(true, Ordering::SeqCst);
-    }
-
-    /// What is answered to requests with this code, whatever their arguments.
-    pub(crate) fn set_body(&self, code: i32, body: &'static str) {
-        self.state
-            .bodies
-            .lock()
-            .insert(code, Bytes::from_static(body.as_bytes()));
-    }
-
-    /// All requests with this code so far.
-    pub(crate) fn asked(&self, code: i32) -> Vec<Command> {
-        self.state
-            .asked
-            .lock()
-            .iter()
-            .filter(|c| c.code == code)
-            .cloned()
-            .collect()
+        self.role.sends.lock().extend(codes);
     }
 
     /// Messages in a queue of topic `T`.
     pub(crate) fn stored(&self, queue: i32) -> usize {
-        self.state
-            .queues
-            .lock()
-            .get(&("T".to_owned(), queue))
-            .map_or(0, Vec::len)
+        let queues = self.role.queues.lock();
+        queues.get(&("T".to_owned(), queue)).map_or(0, Vec::len)
     }
 
     pub(crate) fn stored_in_all(&self) -> usize {
-        self.state.queues.lock().values().map(Vec::len).sum()
+        self.role.queues.lock().values().map(Vec::len).sum()
+    }
+
+    /// A record of the log.
+    pub(crate) fn record(&self, at: usize) -> Vec<u8> {
+        self.role.log.lock()[at].to_vec()
     }
 
     pub(crate) fn group_offset(&self, group: &str, topic: &str, queue: i32) -> Option<i64> {
-        self.state
-            .offsets
-            .lock()
-            .get(&(group.to_owned(), topic.to_owned(), queue))
-            .copied()
+        let offsets = self.role.offsets.lock();
+        offsets.get(&(group.to_owned(), topic.to_owned(), queue)).copied()
     }
 
     pub(crate) fn heartbeats(&self) -> Vec<HeartbeatData> {
-        self.asked(request::HEART_BEAT)
+        let beats = self.asked(request::HEART_BEAT);
+        beats
             .iter()
             .map(|c| fastjson::from_slice(&c.body).unwrap())
             .collect()
@@ -123,11 +100,145 @@ impl FakeBroker {
 
     /// Pretends that the messages before this offset are gone.
     pub(crate) fn expire_before(&self, offset: i64) {
-        *self.state.min_offset.lock() = offset;
+        *self.role.min_offset.lock() = offset;
+    }
+
+    /// Pulls that wait for a message.
+    pub(crate) fn pulls_held(&self) -> usize {
+        self.role.pulls_held.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn locks(&self) -> BTreeMap<MessageQueue, String> {
+        self.role.locks.lock().clone()
+    }
+
+    pub(crate) fn lock_for(&self, whom: &str, queue: &MessageQueue) {
+        self.role.locks.lock().insert(queue.clone(), whom.to_owned());
+    }
+
+    pub(crate) fn unlock_all(&self) {
+        self.role.locks.lock().clear();
+    }
+
+    /// Tells the group's members many times that the group changed.
+    pub(crate) fn notify(&self, group: &str, times: usize) {
+        for conn in self.members_of(group) {
+            for _ in 0..times {
+                let notice = Command::request(request::NOTIFY_CONSUMER_IDS_CHANGED);
+                // The connection holds back when it is full; a notice less is no harm.
+                drop(conn.oneway(notice.with_ext("consumerGroup", group)));
+            }
+        }
+    }
+
+    /// Tells the group's members to go to other offsets.
+    pub(crate) fn tell_reset(&self, group: &str, topic: &str, offsets: &[(MessageQueue, i64)]) {
+        let body = ResetOffsetBody {
+            offset_table: offsets.iter().cloned().collect(),
+        };
+        let request = Command::request(request::RESET_CONSUMER_CLIENT_OFFSET)
+            .with_ext("topic", topic)
+            .with_ext("group", group)
+            .with_ext("timestamp", "0")
+            .with_ext("isForce", "true")
+            .with_body(fastjson::to_vec(&body));
+        for conn in self.members_of(group) {
+            conn.oneway(request.clone()).unwrap();
+        }
+    }
+
+    /// Asks any client that has said hello.
+    pub(crate) async fn ask_client(&self, code: i32, args: &[(&str, &str)], body: Vec<u8>) -> Command {
+        let conn = {
+            let members = self.role.members.lock();
+            members
+                .values()
+                .flat_map(BTreeMap::values)
+                .next()
+                .unwrap()
+                .clone()
+        };
+        let request = args
+            .iter()
+            .fold(Command::request(code), |request, (name, value)| {
+                request.with_ext(name, value)
+            });
+        conn.call(request.with_body(body), crate::PATIENCE).await.unwrap()
+    }
+
+    fn members_of(&self, group: &str) -> Vec<Conn> {
+        let members = self.role.members.lock();
+        members
+            .get(group)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+            .cloned()
+            .collect()
     }
 }
 
-impl State {
+impl Broker {
+    /// Tells the other members.
+    fn changed(&self, group: &str) {
+        for conn in self
+            .members
+            .lock()
+            .get(group)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+        {
+            let notice = Command::request(request::NOTIFY_CONSUMER_IDS_CHANGED);
+            // One who is just leaving need not hear of it.
+            drop(conn.oneway(notice.with_ext("consumerGroup", group)));
+        }
+    }
+
+    fn hello(&self, cx: &RequestContext, asked: &Command) {
+        let data: HeartbeatData = fastjson::from_slice(&asked.body).unwrap();
+        let producers = data
+            .producer_data_set
+            .iter()
+            .map(|data| format!("producers {}", data.group_name));
+        let consumers = data.consumer_data_set.iter().map(|data| data.group_name.clone());
+        for group in producers.chain(consumers) {
+            let known = {
+                let mut members = self.members.lock();
+                let group = members.entry(group.clone()).or_default();
+                group.insert(data.client_id.clone(), cx.conn.clone()).is_some()
+            };
+            if !known {
+                self.changed(&group);
+            }
+        }
+    }
+
+    fn lock(&self, asked: &Command) -> Command {
+        let body: LockBatchRequestBody = fastjson::from_slice(&asked.body).unwrap();
+        let mut locks = self.locks.lock();
+        let mut good = Vec::new();
+        for queue in body.mq_set {
+            let owner = locks
+                .entry(queue.clone())
+                .or_insert_with(|| body.client_id.clone());
+            if *owner == body.client_id {
+                good.push(queue);
+            }
+        }
+        let body = LockBatchResponseBody { lock_ok_mq_set: good };
+        asked.reply(response::SUCCESS).with_body(fastjson::to_vec(&body))
+    }
+
+    fn unlock(&self, asked: &Command) -> Command {
+        let body: LockBatchRequestBody = fastjson::from_slice(&asked.body).unwrap();
+        let mut locks = self.locks.lock();
+        for queue in &body.mq_set {
+            if locks.get(queue) == Some(&body.client_id) {
+                locks.remove(queue);
+            }
+        }
+        asked.reply(response::SUCCESS)
+    }
+
     fn store(
         &self,
         header: &SendMessage<'_>,
@@ -168,7 +279,7 @@ impl State {
     }
 
     fn send(&self, cx: &RequestContext, asked: &Command) -> Command {
-        if let Some((code, remark)) = self.script.lock().pop_front() {
+        if let Some((code, remark)) = self.sends.lock().pop_front() {
             return asked.reply(code).with_remark(remark);
         }
         let header: SendMessage<'_> = asked.header().unwrap();
@@ -224,90 +335,108 @@ impl State {
     }
 }
 
-struct Face(Arc<State>);
+impl Role for Broker {
+    const OTHERWISE: i32 = response::SUCCESS;
 
-impl Handler for Face {
-    fn handle(&self, cx: &RequestContext, asked: Command) -> Outcome {
-        let state = Arc::clone(&self.0);
-        state.asked.lock().push(asked.clone());
+    fn keeps_silent_about(code: i32) -> bool {
+        matches!(code, request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE)
+    }
+
+    fn answer(self: &Arc<Self>, cx: &RequestContext, asked: &Command) -> Option<Outcome> {
         let arg = |name: &str| asked.ext.get(name).unwrap_or_default().to_owned();
         let queue = || (arg("topic"), arg("queueId").parse::<i32>().unwrap_or(-1));
-        match asked.code {
-            request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE => {
-                if state.silent.load(Ordering::SeqCst) {
-                    return Outcome::Later(Box::pin(std::future::pending()));
+        let good = asked.reply(response::SUCCESS);
+        let answer = match asked.code {
+            request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE => self.send(cx, asked),
+            request::PULL_MESSAGE => return Some(self.pull_or_hold(asked)),
+            request::HEART_BEAT => {
+                self.hello(cx, asked);
+                good
+            }
+            request::UNREGISTER_CLIENT => {
+                let group = arg("consumerGroup");
+                let left = self
+                    .members
+                    .lock()
+                    .get_mut(&group)
+                    .and_then(|group| group.remove(&arg("clientID")));
+                if left.is_some() {
+                    self.changed(&group);
                 }
-                state.send(cx, &asked).into()
+                good
             }
-            request::PULL_MESSAGE => {
-                let hold = sysflag::pull::SUSPEND & arg("sysFlag").parse::<i32>().unwrap() != 0;
-                let millis: u64 = arg("suspendTimeoutMillis").parse().unwrap();
-                Outcome::Later(Box::pin(async move {
-                    let arrived = state.arrived.notified();
-                    tokio::pin!(arrived);
-                    arrived.as_mut().enable();
-                    let reply = state.pull(&asked);
-                    if reply.code != response::PULL_NOT_FOUND || !hold {
-                        return Reply::from(reply);
-                    }
-                    // Whether a message came or the time is over, the second look is the answer.
-                    let _either = tokio::time::timeout(Duration::from_millis(millis), arrived).await;
-                    Reply::from(state.pull(&asked))
-                }))
+            request::GET_CONSUMER_LIST_BY_GROUP => {
+                let members = self.members.lock();
+                let ids = members
+                    .get(&arg("consumerGroup"))
+                    .into_iter()
+                    .flat_map(BTreeMap::keys);
+                let body = ConsumerIdList {
+                    consumer_id_list: ids.cloned().collect(),
+                };
+                good.with_body(fastjson::to_vec(&body))
             }
+            request::LOCK_BATCH_MQ => self.lock(asked),
+            request::UNLOCK_BATCH_MQ => self.unlock(asked),
             request::QUERY_CONSUMER_OFFSET => {
                 let (topic, id) = queue();
-                match state.offsets.lock().get(&(arg("consumerGroup"), topic, id)) {
-                    Some(offset) => asked
-                        .reply(response::SUCCESS)
-                        .with_ext("offset", offset.to_string())
-                        .into(),
-                    None => asked.reply(response::QUERY_NOT_FOUND).into(),
+                match self.offsets.lock().get(&(arg("consumerGroup"), topic, id)) {
+                    Some(offset) => good.with_ext("offset", offset.to_string()),
+                    None => asked.reply(response::QUERY_NOT_FOUND),
                 }
             }
             request::UPDATE_CONSUMER_OFFSET => {
                 let (topic, id) = queue();
                 let offset = arg("commitOffset").parse().unwrap();
-                state
-                    .offsets
+                self.offsets
                     .lock()
                     .insert((arg("consumerGroup"), topic, id), offset);
-                asked.reply(response::SUCCESS).into()
+                good
             }
             request::GET_MAX_OFFSET => {
-                let max = state.queues.lock().get(&queue()).map_or(0, Vec::len);
-                asked
-                    .reply(response::SUCCESS)
-                    .with_ext("offset", max.to_string())
-                    .into()
+                let max = self.queues.lock().get(&queue()).map_or(0, Vec::len);
+                good.with_ext("offset", max.to_string())
             }
-            request::GET_MIN_OFFSET => {
-                let min = state.min_offset.lock().to_string();
-                asked.reply(response::SUCCESS).with_ext("offset", min).into()
-            }
-            request::SEARCH_OFFSET_BY_TIMESTAMP => {
-                asked.reply(response::SUCCESS).with_ext("offset", "5").into()
-            }
-            request::VIEW_MESSAGE_BY_ID => {
-                match state.log.lock().get(arg("offset").parse::<usize>().unwrap()) {
-                    Some(record) => asked.reply(response::SUCCESS).with_body(record.clone()).into(),
-                    None => asked
-                        .reply(response::SYSTEM_ERROR)
-                        .with_remark("can not find message")
-                        .into(),
-                }
-            }
-            request::QUERY_MESSAGE => {
-                let all = state.log.lock().concat();
-                if all.is_empty() {
-                    return asked.reply(response::QUERY_NOT_FOUND).into();
-                }
-                asked.reply(response::SUCCESS).with_body(all).into()
-            }
-            code => match state.bodies.lock().get(&code) {
-                Some(body) => asked.reply(response::SUCCESS).with_body(body.clone()).into(),
-                None => asked.reply(response::SUCCESS).into(),
+            request::GET_MIN_OFFSET => good.with_ext("offset", self.min_offset.lock().to_string()),
+            request::SEARCH_OFFSET_BY_TIMESTAMP => good.with_ext("offset", "5"),
+            request::VIEW_MESSAGE_BY_ID => match self.log.lock().get(arg("offset").parse::<usize>().unwrap())
+            {
+                Some(record) => good.with_body(record.clone()),
+                None => asked
+                    .reply(response::SYSTEM_ERROR)
+                    .with_remark("can not find message"),
             },
-        }
+            request::QUERY_MESSAGE => match self.log.lock().concat() {
+                all if all.is_empty() => asked.reply(response::QUERY_NOT_FOUND),
+                all => good.with_body(all),
+            },
+            _ => return None,
+        };
+        Some(answer.into())
+    }
+}
+
+impl Broker {
+    fn pull_or_hold(self: &Arc<Self>, asked: &Command) -> Outcome {
+        let arg = |name: &str| asked.ext.get(name).unwrap_or_default().to_owned();
+        let hold = sysflag::pull::SUSPEND & arg("sysFlag").parse::<i32>().unwrap() != 0;
+        let millis: u64 = arg("suspendTimeoutMillis").parse().unwrap();
+        let (broker, asked) = (Arc::clone(self), asked.clone());
+        Outcome::Later(Box::pin(async move {
+            let until = Instant::now() + Duration::from_millis(millis);
+            loop {
+                let arrived = broker.arrived.notified();
+                tokio::pin!(arrived);
+                arrived.as_mut().enable();
+                let reply = broker.pull(&asked);
+                if reply.code != response::PULL_NOT_FOUND || !hold || Instant::now() >= until {
+                    return Reply::from(reply);
+                }
+                broker.pulls_held.fetch_add(1, Ordering::SeqCst);
+                // Whether a message came or the time is over, the next look tells.
+                let _either = tokio::time::timeout_at(until, arrived).await;
+                broker.pulls_held.fetch_sub(1, Ordering::SeqCst);
+            }
+        }))
     }
 }

@@ -3,12 +3,18 @@
 mod broker;
 mod names;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use ferromq_client::admin::{BrokerData, QueueData, TopicRouteData};
 use ferromq_client::{Client, ClientConfig};
-use ferromq_remoting::{Dispatch, Handler, NoEvents, Run, Server, ServerConfig};
+use ferromq_protocol::Command;
+use ferromq_protocol::code::response;
+use ferromq_remoting::{Dispatch, Handler, NoEvents, Outcome, RequestContext, Run, Server, ServerConfig};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,16 +29,6 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn start(handler: Arc<dyn Handler>) -> Self {
-        let dispatch = Dispatch::builder().otherwise(Run::Inline, handler).build();
-        let any = "127.0.0.1:0".parse().unwrap();
-        let server = Server::bind(any, ServerConfig::default(), dispatch, Arc::new(NoEvents)).unwrap();
-        let (stop, tasks, address) = (CancellationToken::new(), TaskTracker::new(), server.local_addr());
-        tasks.spawn(server.run(stop.clone()));
-        tasks.close();
-        Self { address, stop, tasks }
-    }
-
     /// Stops serving and waits for the port to be free.
     pub(crate) async fn end(&self) {
         self.stop.cancel();
@@ -43,6 +39,102 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.cancel();
+    }
+}
+
+/// What a name server or broker does of its own.
+pub(crate) trait Role: Send + Sync + 'static {
+    /// The answer to a request; `None` leaves it to the script.
+    fn answer(self: &Arc<Self>, cx: &RequestContext, asked: &Command) -> Option<Outcome>;
+
+    /// The answer to requests that neither role nor script know.
+    const OTHERWISE: i32;
+
+    /// Whether a silent server leaves this request without an answer.
+    fn keeps_silent_about(code: i32) -> bool;
+}
+
+#[derive(Default)]
+struct Script {
+    /// Bodies of requests that only have one, by code.
+    bodies: Mutex<BTreeMap<i32, Bytes>>,
+    /// Requests that are refused, with what code.
+    refused: Mutex<BTreeMap<i32, i32>>,
+    asked: Mutex<Vec<Command>>,
+    silent: AtomicBool,
+}
+
+struct Face<R> {
+    script: Arc<Script>,
+    role: Arc<R>,
+}
+
+/// A server that plays a role, but for what the script says.
+pub(crate) struct Fake<R> {
+    pub(crate) running: Running,
+    script: Arc<Script>,
+    role: Arc<R>,
+}
+
+impl<R: Role> Fake<R> {
+    fn play(role: R) -> Self {
+        let (script, role) = (Arc::<Script>::default(), Arc::new(role));
+        let face = Face {
+            script: Arc::clone(&script),
+            role: Arc::clone(&role),
+        };
+        let dispatch = Dispatch::builder().otherwise(Run::Inline, Arc::new(face)).build();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let server = Server::bind(any, ServerConfig::default(), dispatch, Arc::new(NoEvents)).unwrap();
+        let (stop, tasks, address) = (CancellationToken::new(), TaskTracker::new(), server.local_addr());
+        tasks.spawn(server.run(stop.clone()));
+        tasks.close();
+        Self {
+            running: Running { address, stop, tasks },
+            script,
+            role,
+        }
+    }
+
+    /// From now on requests are read and never answered; of a broker only sends.
+    pub(crate) fn fall_silent(&self) {
+        self.script.silent.store(true, Ordering::SeqCst);
+    }
+
+    /// What is answered to requests with this code, whatever their arguments.
+    pub(crate) fn set_body(&self, code: i32, body: &'static str) {
+        let body = Bytes::from_static(body.as_bytes());
+        self.script.bodies.lock().insert(code, body);
+    }
+
+    /// Requests with this code are answered with that error.
+    pub(crate) fn refuse(&self, code: i32, with: i32) {
+        self.script.refused.lock().insert(code, with);
+    }
+
+    /// All requests with this code so far.
+    pub(crate) fn asked(&self, code: i32) -> Vec<Command> {
+        let asked = self.script.asked.lock();
+        asked.iter().filter(|c| c.code == code).cloned().collect()
+    }
+}
+
+impl<R: Role> Handler for Face<R> {
+    fn handle(&self, cx: &RequestContext, asked: Command) -> Outcome {
+        self.script.asked.lock().push(asked.clone());
+        if self.script.silent.load(Ordering::SeqCst) && R::keeps_silent_about(asked.code) {
+            return Outcome::Later(Box::pin(std::future::pending()));
+        }
+        if let Some(code) = self.script.refused.lock().get(&asked.code) {
+            return asked.reply(*code).with_remark("the script says no").into();
+        }
+        if let Some(answer) = self.role.answer(cx, &asked) {
+            return answer;
+        }
+        match self.script.bodies.lock().get(&asked.code) {
+            Some(body) => asked.reply(response::SUCCESS).with_body(body.clone()).into(),
+            None => asked.reply(R::OTHERWISE).into(),
+        }
     }
 }
 

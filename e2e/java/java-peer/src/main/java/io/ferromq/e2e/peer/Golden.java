@@ -13,8 +13,8 @@ import java.util.Map;
  * Writes what Java's own 4.9.7 classes put on the wire and on disk, next to what it means, so that other
  * implementations can be tested without a JVM.
  *
- * <p>{@code --out DIR}: {@code frames.jsonl}, {@code bodies.jsonl}, {@code records.jsonl}, {@code texts.jsonl}, and
- * {@code index.json}, which describes the members. The output does not depend on time or place.
+ * <p>{@code --out DIR}: {@code frames.jsonl}, {@code bodies.jsonl}, {@code records.jsonl}, {@code texts.jsonl},
+ * {@code allocations.txt}, and {@code index.json}, which describes the members. The output does not depend on time or place.
  */
 public final class Golden {
     private Golden() {
@@ -38,13 +38,15 @@ public final class Golden {
         write(out, "bodies.jsonl", GoldenBodies::write);
         write(out, "records.jsonl", GoldenRecords::records);
         write(out, "texts.jsonl", GoldenRecords::texts);
+        GoldenAllocations.write(out);
         Map<String, Object> index = Json.object(
                 "writtenBy", "Apache RocketMQ 4.9.7",
                 "files", Json.object(
                         "frames.jsonl", "whole frames. header: the request code or response; variant full: every argument set, least: only the mandatory ones",
                         "bodies.jsonl", "bodies. value: the same as strict JSON, maps keyed by queues as lists of [topic, broker, queue, value]",
                         "records.jsonl", "stored messages and batch bodies",
-                        "texts.jsonl", "properties, ids, hashes and checksums"),
+                        "texts.jsonl", "properties, ids, hashes and checksums",
+                        "allocations.txt", "how groups share queues: a line = with topic, brokers and members, then a line for each strategy with the numbers of each member's queues"),
                 "members", Json.object("name", "what it is, unique in its file", "hex", "the bytes", "others", "field values"));
         Files.writeString(out.resolve("index.json"), Json.text(index) + "\n");
         System.exit(0);

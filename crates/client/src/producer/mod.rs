@@ -9,92 +9,43 @@
 //! use all of it. A send that failed by time-out or lost connection may have been stored; repeating it may store the message twice,
 //! with the same unique id.
 
+mod config;
+mod later;
+mod parcel;
+mod reply;
+mod transaction;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
-use ferromq_protocol::batch::{self, BatchMessage};
-use ferromq_protocol::code::{request, response};
+use ferromq_protocol::code::response;
 use ferromq_protocol::command::Command;
 use ferromq_protocol::header::{SendMessage, SendMessageResponse};
 use ferromq_protocol::message_id::UniqueIds;
 use ferromq_protocol::names::topics;
-use ferromq_protocol::properties::names;
-use ferromq_protocol::{compress, sysflag};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
 
 use crate::MessageQueue;
-use crate::choice::{Shunned, next_queue, queue_for_key};
+use crate::choice::{next_queue, queue_for_key};
 use crate::client::Client;
 use crate::config::random;
 use crate::error::{Attempt, ClientError, Result};
+use crate::fault::Faults;
 use crate::link;
-use crate::message::{Message, invalid};
+use crate::message::Message;
 use crate::route::Route;
+use crate::trace;
+
+pub use config::ProducerConfig;
+pub use later::PendingSend;
+pub use transaction::{Decision, HalfMessage, Transaction, TransactionalProducer};
+
+use parcel::Parcel;
 
 /// First and longest pause before a busy broker is asked again.
 const BUSY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-
-/// Settings of a [`Producer`].
-#[derive(Debug, Clone)]
-pub struct ProducerConfig {
-    /// Producer group; brokers ask its members about unfinished transactions. Default `ferromq_producer`.
-    pub group: String,
-    /// Time for one send with all its attempts. Default 3 s.
-    pub send_timeout: Duration,
-    /// Attempts after the first, at other brokers if there are any. Default 2.
-    pub retries: u32,
-    /// Longest body in bytes. Default 4 MiB, which is the broker's.
-    pub max_message_size: usize,
-    /// Single messages with at least so many bytes are compressed; `None` sends all as they are. Default 4096.
-    pub compress_from: Option<usize>,
-    /// Most queues for each broker of a topic that the first message creates. Default 4.
-    pub new_topic_queues: i32,
-}
-
-impl Default for ProducerConfig {
-    fn default() -> Self {
-        Self {
-            group: "ferromq_producer".into(),
-            send_timeout: Duration::from_secs(3),
-            retries: 2,
-            max_message_size: 4 * 1024 * 1024,
-            compress_from: Some(4096),
-            new_topic_queues: 4,
-        }
-    }
-}
-
-impl ProducerConfig {
-    /// Default settings for a group.
-    pub fn new(group: impl Into<String>) -> Self {
-        Self {
-            group: group.into(),
-            ..Self::default()
-        }
-    }
-
-    /// Sets the time for one send.
-    #[must_use]
-    pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
-        self.send_timeout = timeout;
-        self
-    }
-
-    /// Sets the number of attempts after the first.
-    #[must_use]
-    pub fn with_retries(mut self, retries: u32) -> Self {
-        self.retries = retries;
-        self
-    }
-
-    /// Sets from what size on bodies are compressed.
-    #[must_use]
-    pub fn with_compress_from(mut self, size: Option<usize>) -> Self {
-        self.compress_from = size;
-        self
-    }
-}
 
 /// How safely a message is stored. It is stored in every case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,46 +98,66 @@ pub struct Producer {
 struct Inner {
     client: Client,
     config: ProducerConfig,
+    /// The group's name on the wire.
+    group: String,
     ids: UniqueIds,
     turn: AtomicUsize,
-    shunned: Shunned,
+    faults: Faults,
+    /// The group is told to brokers, and what is sent is traced.
+    public: bool,
+    /// Sends under way.
+    sends: TaskTracker,
+    /// Room for sends that nobody waits for.
+    room: Arc<Semaphore>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.client.leave_producers(&self.config.group);
+        if self.public {
+            self.client.leave_producers(&self.group);
+        }
     }
-}
-
-/// A message or batch made ready: everything but the queue.
-struct Parcel {
-    topic: String,
-    code: i32,
-    properties: String,
-    sys_flag: i32,
-    flag: i32,
-    body: Bytes,
-    message_ids: Vec<String>,
-    born: i64,
 }
 
 impl Producer {
     pub(crate) fn new(client: Client, config: ProducerConfig) -> Self {
+        let group = client.inner().namespace.group(&config.group);
+        client.join_producers(&group);
+        Self::make(client, config, group, true)
+    }
+
+    /// A producer for the client's own messages, of which brokers hear nothing.
+    pub(crate) fn without_group(client: Client, config: ProducerConfig) -> Self {
+        let group = config.group.clone();
+        Self::make(client, config, group, false)
+    }
+
+    fn make(client: Client, config: ProducerConfig, group: String, public: bool) -> Self {
         let ids = UniqueIds::new(client.inner().local_address, std::process::id(), random() as u32);
-        let turn = AtomicUsize::new(random() as usize);
         Self {
             inner: Arc::new(Inner {
+                faults: Faults::new(config.avoid_slow_brokers),
+                room: Arc::new(Semaphore::new(
+                    config.max_pending.clamp(1, Semaphore::MAX_PERMITS),
+                )),
+                turn: AtomicUsize::new(random() as usize),
+                sends: TaskTracker::new(),
                 client,
                 config,
+                group,
                 ids,
-                turn,
-                shunned: Shunned::default(),
+                public,
             }),
         }
     }
 
     /// Sends a message to the next queue in turn.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidMessage`] before anything is sent, [`ClientError::NoRoute`] or [`ClientError::NoQueue`]
+    /// without a place to send to, [`ClientError::SendFailed`] with all attempts, [`ClientError::Closed`].
     pub async fn send(&self, message: Message) -> Result<SendReceipt> {
+        let _under_way = self.begin()?;
         let parcel = self.pack(message)?;
         self.send_anywhere(&parcel).await
     }
@@ -196,12 +167,46 @@ impl Producer {
     /// # Errors
     /// [`ClientError::InvalidMessage`] if there are none, the topics differ, or one is delayed.
     pub async fn send_batch(&self, messages: Vec<Message>) -> Result<SendReceipt> {
+        let _under_way = self.begin()?;
         let parcel = self.pack_batch(messages)?;
         self.send_anywhere(&parcel).await
     }
 
+    /// Sends any number of messages of one topic, as few batches as fit [`ProducerConfig::max_message_size`], in their
+    /// order. Each batch is stored whole or not at all.
+    ///
+    /// # Errors
+    /// Of the first batch that failed; those before it are stored, those after it not sent.
+    pub async fn send_batches(&self, messages: Vec<Message>) -> Result<Vec<SendReceipt>> {
+        let mut receipts = Vec::new();
+        for batch in parcel::split(messages, self.inner.config.max_message_size) {
+            receipts.push(self.send_batch(batch).await?);
+        }
+        Ok(receipts)
+    }
+
     /// Sends a message to a queue, see [`Producer::queues`].
     pub async fn send_to(&self, queue: &MessageQueue, message: Message) -> Result<SendReceipt> {
+        let _under_way = self.begin()?;
+        let parcel = self.pack(message)?;
+        self.send_to_queue(&parcel, queue).await
+    }
+
+    /// Sends a message to the queue whose place in the list `choose` gives; a place beyond the end counts on from the
+    /// start. The list is that of [`Producer::queues`]. Java's `MessageQueueSelector`.
+    pub async fn send_chosen(
+        &self,
+        message: Message,
+        choose: impl FnOnce(&[MessageQueue], &Message) -> usize,
+    ) -> Result<SendReceipt> {
+        let _under_way = self.begin()?;
+        let route = self
+            .route(&self.inner.client.inner().namespace.topic(&message.topic))
+            .await?;
+        if route.publish.is_empty() {
+            return Err(no_queue(&message.topic));
+        }
+        let queue = &route.publish[choose(&route.publish, &message) % route.publish.len()];
         let parcel = self.pack(message)?;
         self.send_to_queue(&parcel, queue).await
     }
@@ -209,6 +214,7 @@ impl Producer {
     /// Sends a message to the queue of an ordering key: messages with one key stay in order. Java producers with the
     /// built-in hash selector choose the same queue.
     pub async fn send_ordered(&self, key: &str, message: Message) -> Result<SendReceipt> {
+        let _under_way = self.begin()?;
         let parcel = self.pack(message)?;
         let route = self.route(&parcel.topic).await?;
         let queue = queue_for_key(&route.publish, key).ok_or_else(|| no_queue(&parcel.topic))?;
@@ -217,17 +223,45 @@ impl Producer {
 
     /// Hands a message to the connection of the next broker in turn and does not wait for an answer: it may be lost.
     pub async fn send_oneway(&self, message: Message) -> Result<()> {
+        let _under_way = self.begin()?;
         let parcel = self.pack(message)?;
         let route = self.route(&parcel.topic).await?;
         let queue = self.next(&route, None).ok_or_else(|| no_queue(&parcel.topic))?;
         let address = master(&route, queue)?;
-        let request = self.request(&parcel, queue.queue_id);
+        let request = self.envelope(&parcel, queue.queue_id);
         self.inner.client.inner().link.oneway(address, request).await
+    }
+
+    /// Sends a copy of a message that a consumer failed to consume.
+    pub(crate) async fn send_retry(&self, message: Message, times: i32, max: i32) -> Result<SendReceipt> {
+        let parcel = Parcel {
+            reconsume_times: times,
+            max_reconsume_times: Some(max),
+            ..self.pack(message)?
+        };
+        self.send_anywhere(&parcel).await
     }
 
     /// The queues that a topic can be sent to.
     pub async fn queues(&self, topic: &str) -> Result<Vec<MessageQueue>> {
-        Ok(self.route(topic).await?.publish.clone())
+        let topic = self.inner.client.inner().namespace.topic(topic);
+        Ok(self.route(&topic).await?.publish.clone())
+    }
+
+    /// Takes no more sends, and waits for those that were accepted: each ends as it would have, by its own time-out at
+    /// the latest. Other producers of the client go on.
+    pub async fn shutdown(&self) {
+        self.inner.sends.close();
+        self.inner.sends.wait().await;
+    }
+
+    /// Counts a send as under way, unless the producer is shut down.
+    fn begin(&self) -> Result<(impl Drop + use<>, impl Drop + use<>)> {
+        let client = self.inner.client.inner();
+        if self.inner.sends.is_closed() || client.sends.is_closed() {
+            return Err(ClientError::Closed);
+        }
+        Ok((self.inner.sends.token(), client.sends.token()))
     }
 
     async fn route(&self, topic: &str) -> Result<Arc<Route>> {
@@ -243,11 +277,17 @@ impl Producer {
     fn next<'a>(&self, route: &'a Route, last: Option<&str>) -> Option<&'a MessageQueue> {
         let turn = self.inner.turn.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
-        next_queue(&route.publish, turn, &|broker| {
-            last == Some(broker) || self.inner.shunned.contains(broker, now)
-        })
+        let avoided = |broker: &str| last == Some(broker) || self.inner.faults.avoids(broker, now);
+        if route.publish.iter().all(|queue| avoided(&queue.broker_name))
+            && let Some(best) = self.inner.faults.least_bad(turn, now)
+            && route.publish.iter().any(|queue| queue.broker_name == best)
+        {
+            return next_queue(&route.publish, turn, &|broker| broker != best);
+        }
+        next_queue(&route.publish, turn, &avoided)
     }
 
+    #[tracing::instrument(level = "debug", skip_all, fields(topic = parcel.topic))]
     async fn send_anywhere(&self, parcel: &Parcel) -> Result<SendReceipt> {
         let deadline = Instant::now() + self.inner.config.send_timeout;
         let mut attempts: Vec<Attempt> = Vec::new();
@@ -272,7 +312,14 @@ impl Producer {
                 deadline
             };
             let error = match self.attempt(parcel, &route, queue, until).await {
-                Ok(receipt) => return Ok(receipt),
+                Ok(receipt) => {
+                    let unsafe_yet = receipt.status != SendStatus::Stored;
+                    if unsafe_yet && self.inner.config.retry_when_not_safe && others {
+                        retries -= 1;
+                        continue;
+                    }
+                    return Ok(receipt);
+                }
                 Err(error) => error,
             };
             let (busy, elsewhere) = (error.is_busy(), error.is_worth_another_broker());
@@ -327,7 +374,55 @@ impl Producer {
         deadline: Instant,
     ) -> Result<SendReceipt> {
         let address = master(route, queue)?;
-        let request = self.request(parcel, queue.queue_id);
+        let started = Instant::now();
+        let result = self.attempt_at(address, parcel, queue, deadline).await;
+        let cost = started.elapsed();
+        match &result {
+            Ok(_) => self
+                .inner
+                .faults
+                .answered(&queue.broker_name, cost, Instant::now()),
+            Err(error) if error.code().is_some() => {
+                self.inner
+                    .faults
+                    .answered(&queue.broker_name, cost, Instant::now());
+            }
+            Err(_) => {}
+        }
+        if let Some(trace) = self
+            .inner
+            .client
+            .inner()
+            .trace
+            .as_ref()
+            .filter(|_| self.inner.public)
+        {
+            let ids = result.as_ref().map(|receipt| receipt.offset_ids.join(","));
+            trace.sent(&trace::Sent {
+                group: &self.inner.config.group,
+                topic: &self.inner.client.inner().namespace.strip(&parcel.topic),
+                id: &parcel.message_ids.join(","),
+                tags: parcel.tags.as_deref(),
+                keys: parcel.keys.as_deref(),
+                broker: address,
+                body: parcel.body.len(),
+                cost,
+                sort: parcel.sort,
+                offset_id: ids.as_deref().unwrap_or_default(),
+                good: result.is_ok(),
+            });
+        }
+        result
+    }
+
+    async fn attempt_at(
+        &self,
+        address: &str,
+        parcel: &Parcel,
+        queue: &MessageQueue,
+        deadline: Instant,
+    ) -> Result<SendReceipt> {
+        let request = self.envelope(parcel, queue.queue_id);
         let name = link::name_of(request.code);
         let left = deadline
             .saturating_duration_since(Instant::now())
@@ -349,13 +444,13 @@ impl Producer {
         let header: SendMessageResponse<'_> = answer
             .header()
             .map_err(|error| link::bad_answer(address, name, error))?;
-        self.inner.shunned.succeeded(&queue.broker_name);
         Ok(SendReceipt {
             status,
             message_ids: parcel.message_ids.clone(),
             offset_ids: header.msg_id.split(',').map(str::to_owned).collect(),
             queue: MessageQueue {
                 queue_id: header.queue_id,
+                topic: self.inner.client.inner().namespace.strip(&queue.topic),
                 ..queue.clone()
             },
             queue_offset: header.queue_offset,
@@ -367,7 +462,7 @@ impl Producer {
     fn note_failure(&self, topic: &str, queue: &MessageQueue, error: &ClientError) {
         let unreachable = error.is_unreachable();
         if unreachable {
-            self.inner.shunned.failed(&queue.broker_name, Instant::now());
+            self.inner.faults.failed(&queue.broker_name, Instant::now());
         }
         let outdated = matches!(
             error.code(),
@@ -382,9 +477,9 @@ impl Producer {
         }
     }
 
-    fn request(&self, parcel: &Parcel, queue_id: i32) -> Command {
+    fn envelope(&self, parcel: &Parcel, queue_id: i32) -> Command {
         let header = SendMessage {
-            producer_group: &self.inner.config.group,
+            producer_group: &self.inner.group,
             topic: &parcel.topic,
             default_topic: topics::AUTO_CREATE,
             default_topic_queue_nums: self.inner.config.new_topic_queues,
@@ -393,106 +488,14 @@ impl Producer {
             born_timestamp: parcel.born,
             flag: parcel.flag,
             properties: &parcel.properties,
-            reconsume_times: 0,
+            reconsume_times: parcel.reconsume_times,
             unit_mode: false,
-            max_reconsume_times: None,
-            batch: parcel.code == request::SEND_BATCH_MESSAGE,
+            max_reconsume_times: parcel.max_reconsume_times,
+            batch: parcel.code == ferromq_protocol::code::request::SEND_BATCH_MESSAGE,
         };
         Command::request(parcel.code)
             .with_header(&header)
             .with_body(parcel.body.clone())
-    }
-
-    fn pack(&self, mut message: Message) -> Result<Parcel> {
-        let config = &self.inner.config;
-        message.check(config.max_message_size)?;
-        let id = self.identify(&mut message);
-        let mut sys_flag = 0;
-        let mut body = message.body.clone();
-        if config.compress_from.is_some_and(|from| body.len() >= from)
-            && let Ok(smaller) = compress::compress(compress::Kind::Zlib, &body)
-            && smaller.len() < body.len()
-        {
-            body = smaller.into();
-            sys_flag |= sysflag::COMPRESSED;
-        }
-        Ok(Parcel {
-            code: request::SEND_MESSAGE_V2,
-            properties: message.joined_properties(),
-            flag: message.flag,
-            topic: message.topic,
-            sys_flag,
-            body,
-            message_ids: vec![id],
-            born: now_millis(),
-        })
-    }
-
-    fn pack_batch(&self, mut messages: Vec<Message>) -> Result<Parcel> {
-        let topic = match messages.first() {
-            Some(first) => first.topic.clone(),
-            None => return Err(invalid("the batch is empty")),
-        };
-        if topic.starts_with(topics::RETRY_PREFIX) {
-            return Err(invalid("messages to a retry topic cannot be sent in a batch"));
-        }
-        let wait = messages[0].get(names::WAIT).map(str::to_owned);
-        let mut ids = Vec::with_capacity(messages.len());
-        let mut body = Vec::new();
-        for message in &mut messages {
-            message.check(self.inner.config.max_message_size)?;
-            if message.topic != topic {
-                return Err(invalid("the messages of a batch must have the same topic"));
-            }
-            if message.get(names::DELAY).is_some() {
-                return Err(invalid("a delayed message cannot be sent in a batch"));
-            }
-            if message.get(names::WAIT) != wait.as_deref() {
-                return Err(invalid("the messages of a batch must agree on WAIT"));
-            }
-            ids.push(self.identify(message));
-            let properties = message.joined_properties();
-            let (flag, properties) = (message.flag, properties.as_bytes());
-            batch::encode(
-                [BatchMessage {
-                    flag,
-                    body: &message.body,
-                    properties,
-                }],
-                &mut body,
-            );
-        }
-        if body.len() > self.inner.config.max_message_size {
-            let limit = self.inner.config.max_message_size;
-            let reason = format!(
-                "the batch takes {} bytes, the limit is {limit}; send fewer at a time",
-                body.len()
-            );
-            return Err(invalid(reason));
-        }
-        let properties = wait
-            .map(|value| format!("{}\u{1}{value}", names::WAIT))
-            .unwrap_or_default();
-        Ok(Parcel {
-            code: request::SEND_BATCH_MESSAGE,
-            topic,
-            properties,
-            sys_flag: 0,
-            flag: 0,
-            body: body.into(),
-            message_ids: ids,
-            born: now_millis(),
-        })
-    }
-
-    /// Gives the message its unique id, unless the caller did.
-    fn identify(&self, message: &mut Message) -> String {
-        if let Some(id) = message.get(names::UNIQ_KEY) {
-            return id.to_owned();
-        }
-        let id = self.inner.ids.next(now_millis());
-        message.set(names::UNIQ_KEY, id.clone());
-        id
     }
 }
 
