@@ -24,6 +24,7 @@ use crate::callbacks::Callbacks;
 use crate::config::{self, ClientConfig};
 use crate::error::Result;
 use crate::link::Link;
+use crate::lite_pull::{LitePullConfig, LitePullConsumer};
 use crate::namespace::Namespace;
 use crate::producer::{Decision, HalfMessage, Producer, ProducerConfig, TransactionalProducer};
 use crate::pull_consumer::PullConsumer;
@@ -179,6 +180,11 @@ impl Client {
     /// A pull consumer of a group over this client's connections.
     pub fn pull_consumer(&self, group: impl AsRef<str>) -> PullConsumer {
         PullConsumer::new(self.clone(), group.as_ref())
+    }
+
+    /// A consumer that takes messages from queues of its choice when it likes.
+    pub fn lite_pull_consumer(&self, config: LitePullConfig) -> LitePullConsumer {
+        LitePullConsumer::new(self.clone(), config)
     }
 
     /// Ends everything in good order: push consumers as by [`crate::PushConsumer::shutdown`], then sends that are under

@@ -17,7 +17,7 @@
 //!
 //! * [`producer`]: sends, with retries at other brokers; requests with replies; transactions
 //! * [`push_consumer`]: messages come to a listener or a stream, the group shares the queues
-//! * [`pull_consumer`]: one pull at a time
+//! * [`lite_pull`]: messages are taken when the application likes; [`pull_consumer`]: one pull at a time
 //! * [`rebalance`]: how a group shares queues, as Java does: pure
 //! * [`admin`]: typed administrative calls
 //! * [`route`], [`choice`]: which queues there are and which one is taken: pure
@@ -36,6 +36,7 @@ mod fault;
 mod fetch;
 pub mod filter;
 mod link;
+pub mod lite_pull;
 pub mod message;
 mod namespace;
 mod offset_store;
@@ -55,6 +56,7 @@ pub use client::Client;
 pub use config::ClientConfig;
 pub use error::{ClientError, Refusal};
 pub use filter::Filter;
+pub use lite_pull::{LitePullConfig, LitePullConsumer};
 pub use message::Message;
 pub use producer::{
     Decision, HalfMessage, PendingSend, Producer, ProducerConfig, SendReceipt, SendStatus, Transaction,

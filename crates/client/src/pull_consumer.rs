@@ -51,6 +51,12 @@ impl PullRequest {
         self
     }
 
+    /// Sets the tags that are wanted, `A || B`, or `*` for everything.
+    #[must_use]
+    pub fn with_tags(self, tags: impl AsRef<str>) -> Self {
+        self.with_filter(Filter::tags(tags.as_ref()))
+    }
+
     /// Sets what is wanted.
     #[must_use]
     pub fn with_filter(mut self, filter: Filter) -> Self {

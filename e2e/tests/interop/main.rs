@@ -8,6 +8,7 @@ mod common;
 mod go;
 mod golden;
 mod replication;
+mod rust_client;
 mod stores;
 mod suites;
 #[path = "../support/mod.rs"]

@@ -258,7 +258,8 @@ impl Producer {
     /// Counts a send as under way, unless the producer is shut down.
     fn begin(&self) -> Result<(impl Drop + use<>, impl Drop + use<>)> {
         let client = self.inner.client.inner();
-        if self.inner.sends.is_closed() || client.sends.is_closed() {
+        // The client's own messages, such as traces, go until its very end.
+        if self.inner.sends.is_closed() || (self.inner.public && client.sends.is_closed()) {
             return Err(ClientError::Closed);
         }
         Ok((self.inner.sends.token(), client.sends.token()))

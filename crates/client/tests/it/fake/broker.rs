@@ -14,9 +14,9 @@ use ferromq_protocol::body::{
 };
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::fastjson;
-use ferromq_protocol::header::{PullMessage, SendMessage};
+use ferromq_protocol::header::{PullMessage, PushReplyMessage, SendMessage};
 use ferromq_protocol::record::{RecordDraft, patch};
-use ferromq_protocol::{batch, message_id, sysflag};
+use ferromq_protocol::{batch, message_id, properties, sysflag};
 use ferromq_remoting::{Conn, Outcome, Reply, RequestContext};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -166,6 +166,25 @@ impl FakeBroker {
         conn.call(request.with_body(body), crate::PATIENCE).await.unwrap()
     }
 
+    /// Tells the only client that has said hello something that wants no answer.
+    pub(crate) fn tell_client(&self, code: i32, args: &[(&str, &str)], body: Vec<u8>) {
+        let conn = {
+            let members = self.role.members.lock();
+            members
+                .values()
+                .flat_map(BTreeMap::values)
+                .next()
+                .unwrap()
+                .clone()
+        };
+        let request = args
+            .iter()
+            .fold(Command::request(code), |request, (name, value)| {
+                request.with_ext(name, value)
+            });
+        conn.oneway(request.with_body(body)).unwrap();
+    }
+
     fn members_of(&self, group: &str) -> Vec<Conn> {
         let members = self.role.members.lock();
         members
@@ -210,6 +229,38 @@ impl Broker {
                 self.changed(&group);
             }
         }
+    }
+
+    /// Hands a reply to the client that waits for it.
+    fn push_reply(&self, cx: &RequestContext, asked: &Command) -> Command {
+        let header: SendMessage<'_> = asked.header().unwrap();
+        let whom = properties::get(header.properties, "REPLY_TO_CLIENT").unwrap();
+        let members = self.members.lock();
+        let conn = members.values().find_map(|group| group.get(whom)).unwrap();
+        let host = format!("/{}", cx.conn.local());
+        let pushed = PushReplyMessage {
+            producer_group: header.producer_group,
+            topic: header.topic,
+            default_topic: header.default_topic,
+            default_topic_queue_nums: header.default_topic_queue_nums,
+            queue_id: header.queue_id,
+            sys_flag: header.sys_flag,
+            born_timestamp: header.born_timestamp,
+            flag: header.flag,
+            properties: header.properties,
+            reconsume_times: 0,
+            unit_mode: false,
+            born_host: &host,
+            store_host: &host,
+            store_timestamp: header.born_timestamp,
+        };
+        let request = Command::request(request::PUSH_REPLY_MESSAGE_TO_CLIENT).with_header(&pushed);
+        conn.oneway(request.with_body(asked.body.clone())).unwrap();
+        asked
+            .reply(response::SUCCESS)
+            .with_ext("msgId", message_id::offset_id(cx.conn.local(), 0))
+            .with_ext("queueId", "0")
+            .with_ext("queueOffset", "0")
     }
 
     fn lock(&self, asked: &Command) -> Command {
@@ -348,6 +399,7 @@ impl Role for Broker {
         let good = asked.reply(response::SUCCESS);
         let answer = match asked.code {
             request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE => self.send(cx, asked),
+            request::SEND_REPLY_MESSAGE_V2 => self.push_reply(cx, asked),
             request::PULL_MESSAGE => return Some(self.pull_or_hold(asked)),
             request::HEART_BEAT => {
                 self.hello(cx, asked);

@@ -13,6 +13,7 @@ import java.nio.charset.StandardCharsets;
  * {@code send-phase --namesrv ADDR --ledger FILE [--count N] [--queues N] [--prefix P] [--stop-on-error true]}: sends
  * and writes what was acknowledged. {@code verify-phase --namesrv ADDR --ledger FILE}: wants all of it back.
  * {@code fixture-phase --namesrv ADDR --messages FILE --manifest FILE}: wants what a sample store is known to hold.
+ * {@code member --namesrv ADDR --group G --topic T}: consumes as one member of a group, see {@link Member}.
  */
 public final class Main {
     private Main() {
@@ -55,6 +56,7 @@ public final class Main {
                     cluster.start();
                     yield Fixture.verify(cluster, args, out);
                 }
+                case "member" -> Member.run(cluster, args, out);
                 default -> throw new IllegalArgumentException("no phase is named " + what);
             };
         }
