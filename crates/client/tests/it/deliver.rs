@@ -58,7 +58,10 @@ async fn a_transaction_is_prepared_and_decided_at_the_broker_that_has_it() {
     for broker in &cluster.brokers {
         for send in broker.asked(request::SEND_MESSAGE_V2) {
             let header: SendMessage<'_> = send.header().unwrap();
-            assert_eq!(header.sys_flag & 12, 4, "a half message");
+            assert_eq!(
+                ferromq_protocol::sysflag::transaction(header.sys_flag),
+                ferromq_protocol::sysflag::TRANSACTION_PREPARED
+            );
             assert!(
                 header.properties.contains("TRAN_MSG\u{1}true")
                     && header.properties.contains("PGROUP\u{1}PG")
