@@ -4,7 +4,7 @@
 //! this order and without nulls, as fastjson does. On input any order goes, unknown members are skipped,
 //! `serializeTypeCurrentRPC` is ignored, numbers may be quoted, `language` may be a name or a number, and argument
 //! values that are not strings become text. Arguments that are null are left out. What is no text in a string (bytes
-//! that are not UTF-8, half a surrogate pair) becomes U+FFFD.
+//! that are not UTF-8, half a surrogate pair) becomes U+FFFD; control characters in strings need no escape.
 //!
 //! A code beyond 16 bits is a legal number here and does not wrap.
 
@@ -31,31 +31,42 @@ fn read(header: &[u8]) -> Result<Command, serde_json::Error> {
     Ok(cmd)
 }
 
-/// The header with U+FFFD for what is no text: bytes that are not UTF-8 and halves of surrogate pairs. Java's peers
-/// read such headers, and may send them. `None` when all is text.
+/// The header as Java's peers read it: U+FFFD for what is no text (bytes that are not UTF-8, halves of surrogate
+/// pairs), control characters in strings taken as they are. `None` when there is nothing of this kind.
 fn mended(header: &[u8]) -> Option<Vec<u8>> {
     let text = String::from_utf8_lossy(header);
     let mut changed = matches!(text, Cow::Owned(_));
     let mut rest = text.as_bytes();
     let mut out = Vec::with_capacity(rest.len());
-    while let Some(at) = rest.iter().position(|b| *b == b'\\') {
-        let (plain, escape) = rest.split_at(at);
-        out.extend_from_slice(plain);
-        let (unit, pair) = (utf16_unit(escape), escape.get(6..).and_then(utf16_unit));
-        let taken = match (unit, pair) {
-            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
-            (Some(0xD800..=0xDFFF), _) => {
+    let mut in_string = false;
+    while let Some(&byte) = rest.first() {
+        let mut taken = 1;
+        match byte {
+            b'"' => in_string = !in_string,
+            b'\\' if in_string => {
+                let pair = rest.get(6..).and_then(utf16_unit);
+                taken = match (utf16_unit(rest), pair) {
+                    (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
+                    (Some(0xD800..=0xDFFF), _) => {
+                        changed = true;
+                        out.extend_from_slice(b"\\ufffd");
+                        rest = &rest[6..];
+                        continue;
+                    }
+                    _ => rest.len().min(2),
+                };
+            }
+            0..0x20 if in_string => {
                 changed = true;
-                out.extend_from_slice(b"\\ufffd");
-                rest = &escape[6..];
+                out.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
+                rest = &rest[1..];
                 continue;
             }
-            _ => escape.len().min(2),
-        };
-        out.extend_from_slice(&escape[..taken]);
-        rest = &escape[taken..];
+            _ => {}
+        }
+        out.extend_from_slice(&rest[..taken]);
+        rest = &rest[taken..];
     }
-    out.extend_from_slice(rest);
     changed.then_some(out)
 }
 

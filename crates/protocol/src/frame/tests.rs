@@ -226,7 +226,6 @@ fn bad_json_headers() {
         "{\"extFields\":5}",
         "{\"extFields\":[1]}",
         "{\"language\":[]}",
-        "{\"remark\":\"\u{1}\"}",
         "{\"code\":1.5}",
     ] {
         assert!(
@@ -264,6 +263,12 @@ fn what_is_no_text_is_replaced_as_java_does() {
     let cmd = one(&raw).unwrap().unwrap();
     assert_eq!(cmd.remark.as_deref(), Some("\u{FFFD}x\u{FFFD}\\ud800😀\u{FFFD}"));
     assert_eq!((cmd.code, cmd.ext.get("a")), (7, Some("\u{FFFD}x")));
+    let cmd = one(&json_frame(
+        "{\t\"extFields\":{\"a\":\"\u{1}\\\"\u{2}\n\"},\n\"code\":7}",
+    ))
+    .unwrap()
+    .unwrap();
+    assert_eq!((cmd.code, cmd.ext.get("a")), (7, Some("\u{1}\"\u{2}\n")));
     // Mending text mends no JSON.
     for header in [
         "{\"code\":1.5,\"remark\":\"\\ud800\"}",
