@@ -17,7 +17,7 @@ use parking_lot::RwLock;
 use super::plan::{self, Reason, Snapshot};
 use crate::{
     core::{Core, Flags},
-    fs::crash_safe::sync_dir,
+    fs::crash_safe::{is_full, sync_dir},
 };
 
 const FIRST_CLEAN: Duration = Duration::from_mins(1);
@@ -208,6 +208,14 @@ impl Core {
 
     fn delete_log_files(&self, reason: Reason, count: usize) {
         let pause = Duration::from_millis(self.config.delete_commit_log_files_interval);
+        // Queues can't be made again from a log that is gone: those whose messages all go keep their offsets.
+        match self.sync_queues() {
+            Err(error) if !is_full(&error) => {
+                tracing::warn!(%error, "no log file is deleted: the queues of its messages cannot be made safe");
+                return;
+            }
+            _ => {}
+        }
         for n in 0..count {
             let Some(first) = self.log.segments.first() else {
                 return;

@@ -49,7 +49,10 @@ pub(crate) fn create_allocated(path: &Path, len: u64) -> io::Result<File> {
         .write(true)
         .create_new(true)
         .open(path)?;
-    let made = allocate(&file, 0, len).and_then(|()| path.parent().map_or(Ok(()), sync_dir));
+    // The length first: a name without it, before the next file's, would be a hole in the log.
+    let made = allocate(&file, 0, len)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| path.parent().map_or(Ok(()), sync_dir));
     if let Err(error) = made {
         drop(file);
         if let Err(e) = fs::remove_file(path) {
