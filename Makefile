@@ -117,6 +117,15 @@ crds: ## write crds/ and the chart's copy from the operator's types
 fuzz: ## check that the fuzz targets build (running them needs cargo-fuzz, see fuzz/Cargo.toml)
 	cd fuzz && cargo check
 
+.PHONY: store-model
+store-model: ## the store against its models and a disk that loses power, for CASES cases (1000)
+	PROPTEST_CASES=$(or $(CASES),1000) POWER_LOSSES=$(or $(CASES),1000) \
+		cargo test -p ferromq-store --test power_model --test recovery_model --test faulty_disk
+
+.PHONY: kill-loop
+kill-loop: ## kill -9 of the broker under load, ROUNDS times (1000) on one store
+	ROUNDS=$(or $(ROUNDS),1000) cargo test -p ferromq-broker --test it kill_loop -- --nocapture
+
 .PHONY: deny
 deny: ## licences, banned crates and sources of dependencies
 	@command -v cargo-deny >/dev/null || cargo install --quiet --locked cargo-deny@0.20.2

@@ -250,7 +250,7 @@ fn run(ops: &[Op]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20, failure_persistence: None, max_shrink_iters: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: common::cases(12), failure_persistence: None, max_shrink_iters: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_intact_is_kept(ops in ops()) {

@@ -153,6 +153,14 @@ pub fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
+/// How many cases a model test tries: `PROPTEST_CASES`, or else `few`.
+pub fn cases(few: u32) -> u32 {
+    std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(few)
+}
+
 /// Files of a directory in order of their names.
 pub fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(dir)
