@@ -10,6 +10,7 @@ mod cases;
 mod clients;
 mod figures;
 mod hostile;
+mod kill_loop;
 mod many;
 mod mutated;
 mod offsets;

@@ -7,7 +7,7 @@
 //!
 //! A failed `fsync` behaves as the worst file systems do: what it should have made safe is forgotten and no later `fsync` brings
 //! it there, although reads show it until the mount goes.
-#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
+#![allow(dead_code, unused_imports, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 mod image;
 mod server;
