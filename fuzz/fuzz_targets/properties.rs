@@ -1,11 +1,10 @@
-//! A property text can be read, and what is read can be written and read again.
+//! Property texts; see `checks/protocol.rs`.
 #![no_main]
 
-use ferromq_protocol::properties;
+#[allow(dead_code)]
+#[path = "../checks/protocol.rs"]
+mod checks;
+
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| {
-    let first = properties::Builder::parse(text);
-    let second = properties::Builder::parse(&first.build());
-    assert!(first.iter().eq(second.iter()));
-});
+fuzz_target!(|text: &str| checks::properties(text));
