@@ -114,8 +114,13 @@ crds: ## write crds/ and the chart's copy from the operator's types
 	cargo run --quiet -p ferromq-operator -- crd --dir charts/ferromq/crds
 
 .PHONY: fuzz
-fuzz: ## check that the fuzz targets build (running them needs cargo-fuzz, see fuzz/Cargo.toml)
-	cd fuzz && cargo check
+fuzz: ## run each fuzz target for TIME seconds (60); what they find stays in fuzz/target
+	@command -v cargo-fuzz >/dev/null || cargo install --quiet --locked cargo-fuzz
+	cd fuzz
+	for target in $$(cargo fuzz list); do
+		mkdir -p target/found/$$target
+		RUSTC_BOOTSTRAP=1 cargo fuzz run $$target target/found/$$target corpus/$$target -- -max_total_time=$(or $(TIME),60)
+	done
 
 .PHONY: store-model
 store-model: ## the store against its models and a disk that loses power, for CASES cases (1000)

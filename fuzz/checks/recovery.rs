@@ -142,7 +142,7 @@ const EDGES: [i64; 14] = [
     1 << 40,
 ];
 
-fn edit(files: &[PathBuf], edit: &[u8; 8]) -> io::Result<()> {
+fn edit(files: &[PathBuf], edit: [u8; 8]) -> io::Result<()> {
     let path = &files[usize::from(edit[0]) % files.len()];
     let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else {
         return Ok(());
@@ -204,7 +204,7 @@ pub fn recovery(data: &[u8]) {
         paths.push(path);
     }
     for bytes in edits.as_chunks::<8>().0.iter().take(16) {
-        edit(&paths, bytes).expect("change the store");
+        edit(&paths, *bytes).expect("change the store");
     }
     let config = config(dir.path());
     let opened = Store::open(config.clone(), &Progress::new(), Hooks::default());
