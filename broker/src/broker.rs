@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::acl::{Acl, Signer};
-use crate::clock::now_ms;
+use crate::clock::{now_ms, steady_ms};
 use crate::config::{BrokerSettings, SharedSettings, host_port};
 use crate::core::{Core, Files, Identity, Parts, system_topics};
 use crate::extend::{Extensions, SendHook};
@@ -522,13 +522,13 @@ async fn housekeeping(core: Arc<Core>, stop: CancellationToken) {
                 let now = now_ms();
                 core.stats.sample(now);
                 core.items.sample(now);
-                core.locks.expire(now);
+                core.locks.expire(steady_ms());
                 let looking = core.clone();
                 core.tasks.spawn_blocking(move || {
                     let found = expiring::find(&looking, now_ms());
                     *looking.expiring.write() = found.into();
                 });
-                for conn in core.clients.silent_since(now - CLIENT_LIFE_MS) {
+                for conn in core.clients.silent_since(steady_ms() - CLIENT_LIFE_MS) {
                     tracing::info!(peer = %conn.peer(), "a client sent no heartbeat for 120 s; its connection is closed");
                     conn.close("no heartbeat for 120 s");
                 }

@@ -34,7 +34,7 @@ pub(crate) struct Member<L> {
     pub(crate) client_id: String,
     pub(crate) language: Language,
     pub(crate) version: i32,
-    /// When its last heartbeat came, in milliseconds since the epoch.
+    /// When its last heartbeat came, by the steady clock.
     pub(crate) seen: i64,
 }
 

@@ -95,7 +95,13 @@ pub(crate) fn update_config(
         Properties::new()
     };
     kept.extend(&changed);
-    json_table::save_durably(&path, kept.to_text().as_bytes())?;
+    if let Err(error) = json_table::save_durably(&path, kept.to_text().as_bytes()) {
+        // What cannot be kept is not changed: these two were tried before.
+        let undone = core.store.set_delete_when(&old.delete_when);
+        let quiet = core.log.as_ref().map(|log| log.set_level(&old.log_level));
+        tracing::debug!(?undone, ?quiet, "settings could not be kept; they are as before");
+        return Err(error.into());
+    }
     core.store.set_retention(
         new.file_reserved_time,
         u8::try_from(new.disk_max_used_space_ratio).unwrap_or(95),

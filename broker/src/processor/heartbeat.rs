@@ -13,7 +13,7 @@ use super::send::unit_flags;
 use super::send_back::check_group_name;
 use super::{Refusal, ok, parse};
 use crate::client_table::{Manner, Member};
-use crate::clock::now_ms;
+use crate::clock::{now_ms, steady_ms};
 use crate::core::Core;
 use crate::overload::Patience;
 use crate::selector::Selector;
@@ -31,7 +31,7 @@ pub(crate) fn beat(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> 
         client_id: beat.client_id,
         language: request.language,
         version: request.version,
-        seen: now,
+        seen: steady_ms(),
     };
     for consumer in beat.consumer_data_set {
         consume(core, member.clone(), consumer, now)?;

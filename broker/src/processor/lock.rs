@@ -7,7 +7,7 @@ use ferromq_protocol::body::{LockBatchRequestBody, LockBatchResponseBody};
 use ferromq_remoting::{Outcome, RequestContext};
 
 use super::{Refusal, json, ok, parse};
-use crate::clock::now_ms;
+use crate::clock::steady_ms;
 use crate::core::Core;
 
 fn body(request: &Command) -> Result<LockBatchRequestBody, Refusal> {
@@ -24,7 +24,7 @@ pub(crate) fn lock(core: &Arc<Core>, _: &RequestContext, request: &Command) -> R
     let body = body(request)?;
     let lock_ok_mq_set = core
         .locks
-        .lock(&body.consumer_group, &body.client_id, &body.mq_set, now_ms());
+        .lock(&body.consumer_group, &body.client_id, &body.mq_set, steady_ms());
     Ok(json(request, &LockBatchResponseBody { lock_ok_mq_set }))
 }
 

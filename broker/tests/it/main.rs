@@ -8,6 +8,7 @@ mod bad_input;
 mod busy;
 mod cases;
 mod clients;
+mod damage;
 mod figures;
 mod hostile;
 mod kill_loop;

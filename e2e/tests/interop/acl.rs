@@ -21,14 +21,14 @@ accounts:
 
 type Outcomes = BTreeMap<String, String>;
 
-/// What the account gets from the broker.
-fn try_all(
+/// Starts trying everything as this account.
+fn start_trying(
     dir: &Path,
     names: &NameServer,
     broker: &str,
     name: &str,
     account: Option<(&str, &str)>,
-) -> anyhow::Result<Outcomes> {
+) -> anyhow::Result<Process> {
     let mut command = java::program("admin")?;
     command
         .args(["acl", "--namesrv", &names.address(), "--broker", broker])
@@ -37,7 +37,11 @@ fn try_all(
     if let Some((key, secret)) = account {
         command.args(["--access-key", key, "--secret-key", secret]);
     }
-    let mut phase = Process::start(name, dir, &mut command)?;
+    Process::start(name, dir, &mut command)
+}
+
+/// What the account got from the broker.
+fn tried(mut phase: Process) -> anyhow::Result<Outcomes> {
     let status = phase.wait()?;
     let output = phase.output();
     let line = output.lines().rfind(|line| line.starts_with('{'));
@@ -64,19 +68,21 @@ fn outcomes(dir: &Path, kind: Kind) -> anyhow::Result<Vec<Outcomes>> {
     broker.defines = vec![format!("-Drocketmq.home.dir={}", dir.display())];
     broker.start(kind)?;
     let address = broker.address();
-    let accounts = [
-        ("admin", Some(("admin-key", "admin-secret"))),
+    let start = |name, account| start_trying(dir, &names, &address, name, account);
+    // The administrator makes the topics; the others then try their luck at the same time.
+    let mut all = vec![tried(start("admin", Some(("admin-key", "admin-secret")))?)?];
+    let others = [
         ("client", Some(("client-key", "client-secret"))),
         ("wrong", Some(("client-key", "other-secret"))),
         ("unknown", Some(("nobody-key", "client-secret"))),
         ("unsigned", None),
     ];
-    let all = accounts
-        .into_iter()
-        .map(|(name, account)| try_all(dir, &names, &address, name, account))
-        .collect();
+    let others = others.map(|(name, account)| start(name, account));
+    for phase in others {
+        all.push(tried(phase?)?);
+    }
     broker.stop(kind)?;
-    all
+    Ok(all)
 }
 
 /// Where ours is stricter or kinder than Java's on purpose.
