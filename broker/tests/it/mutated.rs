@@ -237,11 +237,13 @@ fn request(random: &mut Random, code: i32, opaque: i32) -> BytesMut {
     command.body = body(random).into();
     let mut out = BytesMut::new();
     frame::encode(&command, &mut out);
-    // Bytes that are no text in the place of a name.
+    // Bytes that a strict reader takes for no text, in the place of a name.
     if random.once_in(6) {
         let name = b"broker-a";
         if let Some(at) = out.windows(name.len()).position(|w| w == name) {
-            out[at + random.below(name.len())] = 0x80 | (random.next() as u8);
+            // Control characters, and bytes that are not UTF-8; 0x1A ends a text for Java.
+            let byte = random.next() as u8;
+            out[at + random.below(name.len())] = if byte < 0x80 { byte & 0x0F } else { byte };
         }
     }
     out
