@@ -146,6 +146,7 @@ async fn start_name_server(
 ) -> anyhow::Result<ferromq_namesrv::Running> {
     let mut own = NamesrvSettings {
         bind_address: settings.bind_address.clone(),
+        connection_buffer_bytes: settings.connection_buffer_bytes,
         ..NamesrvSettings::default()
     };
     if let Some(port) = options.define("namesrv.listenPort") {
