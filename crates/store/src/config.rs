@@ -145,8 +145,12 @@ pub struct StoreConfig {
     /// `storePathRootDir`: the directory that everything is in. Default `store` under the working directory; the broker
     /// fills in its own.
     pub root: PathBuf,
-    /// `storePathCommitLog`: where the log's files are. Default `commitlog` under the root.
+    /// `storePathCommitLog`: where the log's files are; several directories are parted by commas, and new files go to them in
+    /// turn. Default `commitlog` under the root.
     pub commit_log_path: Option<PathBuf>,
+    /// `readOnlyCommitLogStorePaths`: directories, parted by commas, whose log files are read and that get no new ones.
+    /// Default none.
+    pub read_only_commit_log_paths: Option<PathBuf>,
     /// `mappedFileSizeCommitLog`: length of a log file. Default 1 GiB, 64 KiB to 2 GiB − 1.
     pub commit_log_file_size: u64,
     /// `mappedFileSizeConsumeQueue`: length of a consume queue file, rounded up to whole units of 20. Default 6 000 000.
@@ -225,6 +229,29 @@ pub struct StoreConfig {
     pub flush_delay_offset_interval: u64,
     /// Address that records say they were stored by, and that message ids carry: brokerIP1 and listenPort.
     pub store_host: SocketAddr,
+    /// `enableLmq`: whether light queues are counted, and their number limited. Default false.
+    pub enable_lmq: bool,
+    /// `enableMultiDispatch`: whether a message is also put into the queues that its INNER_MULTI_DISPATCH lists. Default
+    /// false.
+    pub enable_multi_dispatch: bool,
+    /// `maxLmqConsumeQueueNum`: most light queues, if `enable_lmq`. Default 20 000.
+    pub max_lmq_queues: usize,
+    /// `transientStorePoolEnable`: whether appends go to memory first and a thread copies them into the log; with asynchronous
+    /// flushing on a master only. Default false.
+    pub transient_store_pool: bool,
+    /// `transientStorePoolSize`: memory that these may take, in lengths of a log file. Default 5.
+    pub transient_store_pool_size: usize,
+    /// `fastFailIfNoBufferInStorePool`: whether a full pool refuses appends; else they wait. Default false.
+    pub fail_fast_if_pool_is_full: bool,
+    /// `commitIntervalCommitLog`: pause between two copies out of the pool. Default 200.
+    pub commit_interval: u64,
+    /// `commitCommitLogLeastPages`: pages of 4096 that make a copy worth it. Default 4.
+    pub commit_least_pages: u64,
+    /// `commitCommitLogThoroughInterval`: after this long anything is copied. Default 200.
+    pub commit_thorough_interval: u64,
+    /// `warmMapedFileEnable`: whether all pages of a new log file are made present, and locked in memory as long as it's
+    /// written. A kernel that refuses to lock is warned of. Default false.
+    pub warm_log_files: bool,
     /// Open consume queue files kept at a time. Default 512.
     pub open_queue_files: usize,
     /// Where the time comes from. Default the system.
@@ -236,6 +263,7 @@ impl Default for StoreConfig {
         Self {
             root: PathBuf::from("store"),
             commit_log_path: None,
+            read_only_commit_log_paths: None,
             commit_log_file_size: 1 << 30,
             consume_queue_file_size: 6_000_000,
             flush_mode: FlushMode::Async,
@@ -275,18 +303,64 @@ impl Default for StoreConfig {
             delay_levels: DelayLevels::default(),
             flush_delay_offset_interval: 10_000,
             store_host: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_911),
+            transient_store_pool: false,
+            transient_store_pool_size: 5,
+            fail_fast_if_pool_is_full: false,
+            commit_interval: 200,
+            commit_least_pages: 4,
+            commit_thorough_interval: 200,
+            warm_log_files: false,
+            enable_lmq: false,
+            enable_multi_dispatch: false,
+            max_lmq_queues: 20_000,
             open_queue_files: 512,
             clock: Clock::default(),
         }
     }
 }
 
+/// The paths in a list parted by commas, each once.
+fn split_paths(list: &Path) -> Vec<PathBuf> {
+    let Some(text) = list.to_str() else {
+        return vec![list.to_owned()];
+    };
+    let mut paths = Vec::new();
+    for path in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+        let path = PathBuf::from(path);
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    paths
+}
+
 impl StoreConfig {
-    /// Directory of the log.
+    /// Directory of the log; the first one if there are several.
     pub fn commit_log_dir(&self) -> PathBuf {
-        self.commit_log_path
-            .clone()
-            .unwrap_or_else(|| self.root.join("commitlog"))
+        self.commit_log_dirs().swap_remove(0)
+    }
+
+    /// Directories of the log that get new files. There's at least one.
+    pub fn commit_log_dirs(&self) -> Vec<PathBuf> {
+        let read_only = self.read_only_commit_log_dirs();
+        let all = self
+            .commit_log_path
+            .as_deref()
+            .map(split_paths)
+            .unwrap_or_default();
+        let writable: Vec<_> = all.into_iter().filter(|dir| !read_only.contains(dir)).collect();
+        if writable.is_empty() {
+            return vec![self.root.join("commitlog")];
+        }
+        writable
+    }
+
+    /// Directories of the log that are only read.
+    pub fn read_only_commit_log_dirs(&self) -> Vec<PathBuf> {
+        self.read_only_commit_log_paths
+            .as_deref()
+            .map(split_paths)
+            .unwrap_or_default()
     }
 
     /// Directory of the consume queues.
@@ -302,6 +376,14 @@ impl StoreConfig {
     /// A table of the broker's under `config/`.
     pub fn config_file(&self, name: impl AsRef<Path>) -> PathBuf {
         self.root.join("config").join(name)
+    }
+
+    /// Bytes of the pool that appends go to first, if there's one.
+    pub fn pool_bytes(&self) -> Option<u64> {
+        let used = self.transient_store_pool
+            && self.flush_mode == FlushMode::Async
+            && self.role != BrokerRole::Slave;
+        used.then(|| (self.transient_store_pool_size.max(1) as u64).saturating_mul(self.commit_log_file_size))
     }
 
     /// Consume queue file size in whole units.

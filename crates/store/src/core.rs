@@ -88,6 +88,7 @@ pub(crate) struct Core {
     pub(crate) dispatched_time: AtomicI64,
     pub(crate) reput_signal: Signal,
     pub(crate) flush_signal: Signal,
+    pub(crate) commit_signal: Signal,
     pub(crate) queue_signal: Signal,
     pub(crate) clean_signal: Signal,
     pub(crate) delay_signal: Signal,
@@ -143,6 +144,7 @@ impl Core {
             dispatched_time: AtomicI64::new(parts.dispatched_time),
             reput_signal: Signal::default(),
             flush_signal: Signal::default(),
+            commit_signal: Signal::default(),
             queue_signal: Signal::default(),
             clean_signal: Signal::default(),
             delay_signal: Signal::default(),
@@ -196,6 +198,7 @@ impl Core {
         for signal in [
             &self.reput_signal,
             &self.flush_signal,
+            &self.commit_signal,
             &self.queue_signal,
             &self.clean_signal,
             &self.delay_signal,

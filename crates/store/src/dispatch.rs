@@ -27,6 +27,7 @@ use crate::{
     config::DelayLevels,
     consume_queue::{Appended, Queue, Queues, Unit},
     index::KeyIndex,
+    places,
 };
 
 /// Where records go from the log.
@@ -40,7 +41,9 @@ pub(crate) struct Dispatch {
     pub(crate) index_behind: AtomicBool,
     /// Recovery starts behind the log's first record.
     pub(crate) unread: AtomicBool,
-    pub(crate) log_dir: PathBuf,
+    /// Whether records go to the queues that they list, too.
+    pub(crate) multi: bool,
+    pub(crate) log_dirs: Vec<PathBuf>,
     pub(crate) log_file_size: u64,
 }
 
@@ -57,13 +60,28 @@ pub(crate) enum DispatchError {
     Queue(io::Error),
     /// The log itself can't be read.
     Log(io::Error),
+    /// One of the further dispatchers refused it.
+    Hook(io::Error),
 }
 
 impl DispatchError {
     pub(crate) fn source(&self) -> &io::Error {
         match self {
-            Self::Queue(e) | Self::Log(e) => e,
+            Self::Queue(e) | Self::Log(e) | Self::Hook(e) => e,
         }
+    }
+}
+
+fn dispatched<'r>(record: &'r Record<'_>, bytes: &'r [u8], properties: &'r str) -> Dispatched<'r> {
+    Dispatched {
+        topic: record.topic,
+        queue_id: record.queue_id,
+        queue_offset: record.queue_offset,
+        physical_offset: record.physical_offset,
+        sys_flag: record.sys_flag,
+        store_timestamp: record.store_timestamp,
+        properties,
+        record: bytes,
     }
 }
 
@@ -99,20 +117,12 @@ impl Dispatch {
         phase: Phase,
     ) -> Result<(), DispatchError> {
         let text = record.properties_text();
-        let dispatched = Dispatched {
-            topic: record.topic,
-            queue_id: record.queue_id,
-            queue_offset: record.queue_offset,
-            physical_offset: record.physical_offset,
-            sys_flag: record.sys_flag,
-            store_timestamp: record.store_timestamp,
-            properties: &text,
-            record: bytes,
-        };
+        let dispatched = dispatched(record, bytes, &text);
         for dispatcher in &self.hooks.dispatchers {
-            dispatcher.dispatch(&dispatched);
+            dispatcher.dispatch(&dispatched).map_err(DispatchError::Hook)?;
         }
         let tags_code = self.tags_code(record.topic, record.store_timestamp, &text);
+        let listed = self.listed(record, &text);
         if is_queued(record.sys_flag) {
             if is_safe(record.topic) && record.queue_id >= 0 {
                 let unit = Unit {
@@ -120,7 +130,11 @@ impl Dispatch {
                     size: record.total_size,
                     tags_code,
                 };
-                self.enqueue(record, unit, phase).map_err(DispatchError::Queue)?;
+                let place = (record.topic, record.queue_id, record.queue_offset);
+                self.enqueue(place, unit, phase).map_err(DispatchError::Queue)?;
+                for place in &listed {
+                    self.enqueue(*place, unit, phase).map_err(DispatchError::Queue)?;
+                }
             } else {
                 tracing::warn!(
                     topic = record.topic,
@@ -141,8 +155,28 @@ impl Dispatch {
                 store_timestamp: record.store_timestamp,
                 properties: &text,
             });
+            for (topic, queue_id, offset) in listed {
+                self.hooks.arrival.arrived(&Arrival {
+                    topic,
+                    queue_id,
+                    next_offset: offset.saturating_add(1),
+                    tags_code,
+                    store_timestamp: record.store_timestamp,
+                    properties: &text,
+                });
+            }
         }
         Ok(())
+    }
+
+    /// The further queues that a record goes to.
+    pub(crate) fn listed<'p>(&self, record: &Record<'_>, properties: &'p str) -> Vec<(&'p str, i32, i64)> {
+        if !self.multi || !is_queued(record.sys_flag) {
+            return Vec::new();
+        }
+        let mut listed = places::of_record(properties, record.queue_id);
+        listed.retain(|(topic, queue, offset)| is_safe(topic) && *queue >= 0 && *offset >= 0);
+        listed
     }
 
     /// Adds a record's keys to the index. If that fails the index falls behind, and nothing else does.
@@ -174,7 +208,7 @@ impl Dispatch {
 
     /// Adds what the index lacks below log offset `to`. Nothing else may be added meanwhile.
     pub(crate) fn index_on(&self, to: i64) {
-        let result = commit_log::log_files(&self.log_dir).and_then(|files| {
+        let result = commit_log::log_files(&self.log_dirs).and_then(|files| {
             let Some(first) = files.first() else { return Ok(()) };
             let from = (self.index.end().1.max(0) as u64).max(first.base);
             let mut visit = |record: &Record<'_>, _: &[u8]| -> io::Result<Visit> {
@@ -208,47 +242,48 @@ impl Dispatch {
         )
     }
 
-    fn enqueue(&self, record: &Record<'_>, unit: Unit, phase: Phase) -> io::Result<()> {
-        let queue = self.queues.find_or_make(record.topic, record.queue_id);
+    fn enqueue(&self, place: (&str, i32, i64), unit: Unit, phase: Phase) -> io::Result<()> {
+        let (topic, queue_id, offset) = place;
+        let queue = self.queues.find_or_make(topic, queue_id);
         let unread = phase == Phase::Recovery && self.unread.load(Ordering::Acquire);
-        if unread && record.queue_offset > 0 && queue.range().1 == 0 {
+        if unread && offset > 0 && queue.range().1 == 0 {
             tracing::warn!(
-                topic = record.topic,
-                queue = record.queue_id,
+                topic,
+                queue = queue_id,
                 "a queue has no file: filling it from the log"
             );
-            self.fill(&queue, record.physical_offset)?;
+            self.fill(&queue, unit.physical)?;
         }
-        match self.append(&queue, record.queue_offset, unit)? {
+        match self.append(&queue, offset, unit)? {
             Appended::Yes(_) => {}
             Appended::Known => {
                 // A new record with offset 0 in a queue that has some: the topic was deleted and made again.
                 let again = phase == Phase::Recovery
-                    && record.queue_offset == 0
+                    && offset == 0
                     && queue.range().1 > 0
                     && unit.end() > queue.max_physical();
                 if again {
                     tracing::info!(
-                        topic = record.topic,
-                        queue = record.queue_id,
+                        topic,
+                        queue = queue_id,
                         "the topic was made anew: its queue starts again"
                     );
                     self.queues.remove_queue(&queue)?;
-                    let queue = self.queues.find_or_make(record.topic, record.queue_id);
+                    let queue = self.queues.find_or_make(topic, queue_id);
                     self.append(&queue, 0, unit)?;
                 }
             }
             Appended::Gap(end) => {
                 tracing::warn!(
-                    topic = record.topic,
-                    queue = record.queue_id,
+                    topic,
+                    queue = queue_id,
                     end,
-                    offset = record.queue_offset,
+                    offset,
                     "units are missing before this one: filling the queue from the log"
                 );
-                self.fill(&queue, record.physical_offset)?;
-                queue.fill_gap(&self.queues.files, record.queue_offset)?;
-                self.append(&queue, record.queue_offset, unit)?;
+                self.fill(&queue, unit.physical)?;
+                queue.fill_gap(&self.queues.files, offset)?;
+                self.append(&queue, offset, unit)?;
             }
         }
         Ok(())
@@ -262,13 +297,41 @@ impl Dispatch {
         Ok(appended)
     }
 
+    /// Shows each of the further dispatchers that is behind the records of the log that it lacks below log offset `to`.
+    pub(crate) fn catch_up_hooks(&self, to: u64) -> io::Result<()> {
+        for dispatcher in &self.hooks.dispatchers {
+            let files = commit_log::log_files(&self.log_dirs)?;
+            let (Some(from), Some(first)) = (dispatcher.resume_from(), files.first()) else {
+                continue;
+            };
+            let from = (from.max(0) as u64).max(first.base);
+            if from >= to {
+                continue;
+            }
+            tracing::info!(
+                from,
+                to,
+                "a dispatcher is behind the log: it's shown what it lacks"
+            );
+            let mut visit = |record: &Record<'_>, bytes: &[u8]| -> io::Result<Visit> {
+                let text = record.properties_text();
+                dispatcher.dispatch(&dispatched(record, bytes, &text))?;
+                Ok(Visit::Continue(()))
+            };
+            let size = self.log_file_size;
+            scan(&files, size, from, to, Check::None, &mut |_| {}, &mut visit)?;
+        }
+        Ok(())
+    }
+
     /// Gives a queue the units that it lacks below log offset `to`.
     pub(crate) fn fill(&self, queue: &Arc<Queue>, to: i64) -> io::Result<()> {
-        let files = commit_log::log_files(&self.log_dir)?;
+        let files = commit_log::log_files(&self.log_dirs)?;
         let Some(first) = files.first() else { return Ok(()) };
         let from = (queue.max_physical().max(0) as u64).max(first.base);
         let mut visit = |record: &Record<'_>, _: &[u8]| -> io::Result<Visit> {
-            if record.topic == &**queue.topic() && record.queue_id == queue.id() && is_queued(record.sys_flag)
+            if is_queued(record.sys_flag)
+                && let Some(offset) = places::offset_in(record, queue.topic(), queue.id())
             {
                 let text = record.properties_text();
                 let tags_code = self.tags_code(record.topic, record.store_timestamp, &text);
@@ -277,9 +340,9 @@ impl Dispatch {
                     size: record.total_size,
                     tags_code,
                 };
-                if let Appended::Gap(_) = self.append(queue, record.queue_offset, unit)? {
-                    queue.fill_gap(&self.queues.files, record.queue_offset)?;
-                    self.append(queue, record.queue_offset, unit)?;
+                if let Appended::Gap(_) = self.append(queue, offset, unit)? {
+                    queue.fill_gap(&self.queues.files, offset)?;
+                    self.append(queue, offset, unit)?;
                 }
             }
             Ok(Visit::Continue(()))

@@ -69,6 +69,9 @@ pub enum OpenError {
         /// The file that says so.
         path: PathBuf,
     },
+    /// One of the further dispatchers couldn't take what it lacks of the log.
+    #[error("a dispatcher that was given to the store cannot catch up with the log: {0}")]
+    Dispatcher(io::Error),
     /// A table under `config/` can't be read, nor its copy.
     #[error(transparent)]
     Table(#[from] crate::json_table::TableError),
@@ -149,6 +152,11 @@ pub enum PutError {
     /// Java's MESSAGE_ILLEGAL (response code 13).
     #[error("the message is illegal: {0}")]
     Illegal(String),
+    /// Java's LMQ_CONSUME_QUEUE_NUM_EXCEEDED (response code 1).
+    #[error(
+        "there are {0} light queues already; raise maxLmqConsumeQueueNum, or delete topics that begin with %LMQ%"
+    )]
+    TooManyLightQueues(usize),
     /// Java's PROPERTIES_SIZE_EXCEEDED (response code 13).
     #[error("the properties take {0} bytes; at most 32767 fit into a record")]
     PropertiesTooLong(usize),

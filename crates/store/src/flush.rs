@@ -160,6 +160,9 @@ impl Core {
         if self.flags.has(Flags::FLUSH_FAILED) {
             return false;
         }
+        if !self.commit_log() {
+            return false;
+        }
         match self.log.flush() {
             Ok((time, files)) => {
                 self.totals.flushes.fetch_add(files, Ordering::Relaxed);
@@ -183,6 +186,52 @@ impl Core {
         let abort = self.config.root.join("abort");
         if let Err(error) = std::fs::write(&abort, DOUBT) {
             tracing::warn!(path = %abort.display(), %error, "cannot note that a sync failed: restart the machine, not only the broker");
+        }
+    }
+
+    /// Copies what is in the pool only into the log. After a failure nothing is taken any more.
+    fn commit_log(&self) -> bool {
+        if self.log.uncommitted() == 0 {
+            return true;
+        }
+        match self.log.commit() {
+            Ok(()) => {
+                self.reput_signal.notify();
+                self.replicas.appended.notify_waiters();
+                true
+            }
+            Err(error) => {
+                self.flags.set(Flags::FLUSH_FAILED);
+                tracing::error!(%error, "the transient store pool cannot be written to the log: no more messages are taken until a restart");
+                self.group.fail();
+                false
+            }
+        }
+    }
+
+    /// The thread that copies the pool into the log; without a pool it ends at once.
+    pub(crate) fn run_commit(self: &Arc<Self>) {
+        if self.config.pool_bytes().is_none() {
+            return;
+        }
+        let pause = Duration::from_millis(self.config.commit_interval.max(1));
+        let thorough = Duration::from_millis(self.config.commit_thorough_interval);
+        let worth = (self.config.commit_least_pages as usize).saturating_mul(PAGE as usize);
+        let mut last = Instant::now();
+        while !self.stopping() {
+            let enough = || self.log.uncommitted() >= worth.max(1);
+            self.commit_signal.wait(pause, || self.stopping() || enough());
+            if self.stopping() {
+                return;
+            }
+            if enough() || last.elapsed() >= thorough {
+                last = Instant::now();
+                if !self.commit_log() {
+                    // Only a restart helps: wait for it.
+                    self.commit_signal
+                        .wait(Duration::from_secs(1), || self.stopping());
+                }
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! What others can hang onto the dispatch of the log.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, io, sync::Arc};
 
 /// A record that has become readable in its queue.
 #[derive(Debug, Clone, Copy)]
@@ -50,10 +50,32 @@ pub struct Dispatched<'a> {
     pub record: &'a [u8],
 }
 
-/// Sees every record of the log in order, at least once: after a crash the last ones come again.
+/// Builds something from the log, as consume queues and the index are built.
+///
+/// It's shown every record in the log's order, before the record can be read from its queue, on one thread: the one that
+/// opens and starts the store, then the dispatching one. Records come at least once: after a crash the last ones come again,
+/// and after an error the one that failed. So a dispatcher compares [`Dispatched::physical_offset`] with what it has.
+///
+/// Whatever it keeps is worth no more than the log: it must be able to lose it, and to start over.
 pub trait Dispatcher: Send + Sync {
-    /// A record has been appended.
-    fn dispatch(&self, record: &Dispatched<'_>);
+    /// Takes a record. On an error the store tries again every second, and after 30 seconds takes no more messages; so an
+    /// error is for what may pass, such as a full disk.
+    fn dispatch(&self, record: &Dispatched<'_>) -> io::Result<()>;
+
+    /// Log offset up to which it surely has everything, wherever it keeps that: asked once while the store opens. If that's
+    /// before the offset from which the store dispatches on, the records between are shown first, from the start of the log if
+    /// they begin there no more; so one that returns 0 gets the whole log. It has to be the start of a record: the end of
+    /// the last one taken. `None`: it needs no more than what is dispatched from now on.
+    fn resume_from(&self) -> Option<i64> {
+        None
+    }
+
+    /// Told once while the store opens, after recovery, where the log ends: what it knows of records at or beyond that is of
+    /// messages that were lost.
+    fn cut(&self, log_end: i64) -> io::Result<()> {
+        let _ = log_end;
+        Ok(())
+    }
 }
 
 /// What is hung onto the store.

@@ -25,6 +25,7 @@ mod lifecycle;
 mod lookup;
 mod memory;
 mod open;
+mod places;
 mod progress;
 mod put;
 mod reput;

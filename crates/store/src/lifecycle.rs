@@ -18,9 +18,10 @@ use crate::{
 
 type Run = fn(&Arc<Core>);
 
-const THREADS: [(&str, Run); 7] = [
+const THREADS: [(&str, Run); 8] = [
     ("store-reput", Core::run_reput),
     ("store-delay", Core::run_schedule),
+    ("store-commit", Core::run_commit),
     ("store-flush", Core::run_flush),
     ("store-ack", Core::run_ack_watch),
     ("store-replicas", Core::run_replica_watch),

@@ -22,7 +22,7 @@ use crate::{
     Hooks, OpenError, Progress, Stage, StoreConfig,
     checkpoint::Checkpoint,
     clean::{DiskState, plan},
-    commit_log::{self, CommitLog, LogFile, Scan, Visit},
+    commit_log::{self, CommitLog, LogFile, Pool, Scan, Visit},
     consume_queue::{self, EndBy, LoadError, Queue, QueueFiles, Queues, Unit},
     core::{Core, Parts},
     dispatch::{Dispatch, Phase},
@@ -30,9 +30,12 @@ use crate::{
     fs::{
         crash_safe::{create_dir, is_full},
         lock::{LockError, StoreLock},
+        log_dirs::LogDirs,
+        prealloc::Prealloc,
     },
     ha,
     index::KeyIndex,
+    memory, places,
     schedule::DelayTable,
 };
 
@@ -44,6 +47,10 @@ const MARGIN: i64 = 3_000;
 fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError {
     let path = path.to_owned();
     move |source| OpenError::Io { action, path, source }
+}
+
+fn hook_error(source: io::Error) -> OpenError {
+    OpenError::Dispatcher(source)
 }
 
 fn check(config: &StoreConfig) -> Result<DiskState, OpenError> {
@@ -68,6 +75,16 @@ fn check(config: &StoreConfig) -> Result<DiskState, OpenError> {
         return Err(OpenError::Config(
             "a disk ratio is a percentage from 0 to 100".to_owned(),
         ));
+    }
+    if let Some(pool) = config.pool_bytes()
+        && pool > memory::total() / 10 * 8
+    {
+        return Err(OpenError::Config(format!(
+            "transientStorePoolSize is {} and mappedFileSizeCommitLog {size}: the pool may take {pool} bytes, and this process has {}; \
+             set transientStorePoolSize lower, or transientStorePoolEnable=false",
+            config.transient_store_pool_size,
+            memory::total()
+        )));
     }
     let hours = plan::parse_hours(&config.delete_when).map_err(OpenError::Config)?;
     let zone = plan::parse_zone(&config.delete_when_time_zone).map_err(OpenError::Config)?;
@@ -148,12 +165,12 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
     create_dir(&config.root).map_err(io_error("create", &config.root))?;
     let lock = take_lock(&config.root)?;
     ha::copy::settle(&config)?;
-    let (log_dir, queue_dir, index_dir) = (
-        config.commit_log_dir(),
-        config.consume_queue_dir(),
-        config.index_dir(),
-    );
-    for dir in [&log_dir, &queue_dir, &index_dir, &config.root.join("config")] {
+    let (queue_dir, index_dir) = (config.consume_queue_dir(), config.index_dir());
+    let log_dirs = config.commit_log_dirs();
+    let mut all_log_dirs = log_dirs.clone();
+    all_log_dirs.extend(config.read_only_commit_log_dirs());
+    let config_dir = config.root.join("config");
+    for dir in log_dirs.iter().chain([&queue_dir, &index_dir, &config_dir]) {
         create_dir(dir).map_err(io_error("create", dir))?;
     }
     let abnormal = config.root.join("abort").exists();
@@ -162,7 +179,7 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
     let checkpoint = Checkpoint::load(&checkpoint_path).map_err(io_error("read", &checkpoint_path))?;
     let delay = DelayTable::load(config.config_file("delayOffset.json"))?;
     let size = config.commit_log_file_size;
-    let files = commit_log::list(&log_dir, size)?;
+    let files = commit_log::list(&all_log_dirs, size)?;
     let start = start_file(&config, &checkpoint, &files, abnormal)?;
     let index = KeyIndex::load(
         &index_dir,
@@ -186,7 +203,8 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
         index_enabled: config.message_index_enable,
         index_behind: AtomicBool::new(false),
         unread: AtomicBool::new(false),
-        log_dir: log_dir.clone(),
+        multi: config.enable_multi_dispatch,
+        log_dirs: all_log_dirs.clone(),
         log_file_size: size,
     };
     let recovery = Recovery {
@@ -199,16 +217,20 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
     let found = recovery.run(&config, &dispatch)?;
     write_doubtful(&config, &files, start, found.end)?;
     let settled = commit_log::settle(&files, size, found.end)?;
-    let log = CommitLog::new(
-        &log_dir,
-        size,
+    let log_dirs = LogDirs::new(log_dirs, config.disk_space_clean_forcibly_ratio);
+    let prealloc = Prealloc::start(log_dirs, size, config.warm_log_files)
+        .map_err(io_error("start allocating in", &config.commit_log_dir()))?;
+    let mut log = CommitLog::new(
+        prealloc,
         settled,
         found.last_time,
         // After a kill the last records may be in the page cache only: the next sync takes them along.
         if abnormal { start } else { found.end },
         config.clock.clone(),
-    )
-    .map_err(io_error("start allocating in", &log_dir))?;
+    );
+    if let Some(bytes) = config.pool_bytes() {
+        log.use_pool(Pool::new(bytes as usize, config.fail_fast_if_pool_is_full));
+    }
     let dispatched = found.dispatched.clamp(log.min(), log.max());
     let dispatched_time = if dispatched < log.max() {
         0
@@ -269,6 +291,9 @@ impl Recovery<'_> {
                 }
             }
             dispatch.index.cut(0).map_err(index_error)?;
+            for dispatcher in &dispatch.hooks.dispatchers {
+                dispatcher.cut(0).map_err(hook_error)?;
+            }
             return Ok(Found {
                 end: 0,
                 last_time: 0,
@@ -307,6 +332,12 @@ impl Recovery<'_> {
             self.index_again(dispatch, dispatch.index.end().1, found.end)
                 .map_err(log_error)?;
         }
+        for dispatcher in &dispatch.hooks.dispatchers {
+            dispatcher.cut(found.end as i64).map_err(hook_error)?;
+        }
+        for queue in dispatch.queues.all() {
+            queue.forget_tail();
+        }
         self.progress.set_done(self.progress.total());
         Ok(found)
     }
@@ -321,6 +352,7 @@ impl Recovery<'_> {
     ) -> Result<Found, OpenError> {
         let queue_error = |e| io_error("repair", &config.consume_queue_dir())(e);
         let log_error = |e| io_error("read", &config.commit_log_dir())(e);
+        dispatch.catch_up_hooks(start).map_err(hook_error)?;
         let lacking = self
             .distrust(dispatch, self.files[0].base as i64)
             .map_err(queue_error)?;
@@ -387,6 +419,10 @@ impl Recovery<'_> {
             .map(|q| q.max_physical())
             .max()
             .unwrap_or(0);
+        let first = self.files.first().map_or(0, |f| f.base) as i64;
+        dispatch
+            .catch_up_hooks(dispatched.clamp(first, end) as u64)
+            .map_err(hook_error)?;
         Ok(Found {
             end: scanned.end,
             last_time: scanned.last_time,
@@ -501,9 +537,7 @@ impl Handles<'_> {
             parse(&bytes, Check::None),
             Ok(Entry::Record(r)) if r.physical_offset == unit.physical
                 && r.total_size == unit.size
-                && r.queue_offset == offset
-                && r.queue_id == queue.id()
-                && r.topic == &**queue.topic()
+                && places::offset_in(&r, queue.topic(), queue.id()) == Some(offset)
         )
     }
 }

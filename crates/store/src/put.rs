@@ -11,15 +11,17 @@ use ferromq_protocol::{
     batch,
     names::topics,
     properties::{self, MAX_LEN, names},
-    record::{MAX_TOPIC, RecordDraft},
+    record::{BLANK_LEN, MAX_TOPIC, RecordDraft},
     sysflag,
 };
 
 use crate::{
     BrokerRole, FlushMode, Put, PutBatch, PutError, PutMessage, PutStatus,
-    commit_log::{AppendError, Encoded},
+    commit_log::{AppendError, Appended, Encoded},
+    consume_queue::Queue,
     core::{Core, Flags},
     fs::crash_safe::is_full,
+    places,
     requests::Ack,
 };
 
@@ -117,23 +119,94 @@ impl Core {
         if properties.len() > MAX_LEN {
             return Err(PutError::PropertiesTooLong(properties.len()));
         }
+        let draft = RecordDraft {
+            topic,
+            queue_id,
+            flag: message.flag,
+            sys_flag: message.sys_flag,
+            born_timestamp: message.born_timestamp,
+            born_host: message.born_host,
+            store_host: self.config.store_host,
+            reconsume_times: message.reconsume_times,
+            prepared_transaction_offset: message.prepared_transaction_offset,
+            body: message.body,
+            properties: properties.as_bytes(),
+        };
         ENCODED.with_borrow_mut(|encoded| {
             encoded.clear();
-            encoded.push(&RecordDraft {
-                topic,
-                queue_id,
-                flag: message.flag,
-                sys_flag: message.sys_flag,
-                born_timestamp: message.born_timestamp,
-                born_host: message.born_host,
-                store_host: self.config.store_host,
-                reconsume_times: message.reconsume_times,
-                prepared_transaction_offset: message.prepared_transaction_offset,
-                body: message.body,
-                properties: properties.as_bytes(),
-            });
+            if self.config.enable_multi_dispatch && places::wanted(properties, queue_id).next().is_some() {
+                return self.append_listed(&draft, properties, encoded, queued, message.wait_store_ok);
+            }
+            encoded.push(&draft);
             self.append(topic, queue_id, encoded, queued, message.wait_store_ok)
         })
+    }
+
+    /// Appends a message that lists further queues to be in.
+    fn append_listed(
+        &self,
+        draft: &RecordDraft<'_>,
+        properties: &str,
+        encoded: &mut Encoded,
+        queued: bool,
+        wait: bool,
+    ) -> Result<Put, PutError> {
+        let names: Vec<(&str, i32)> = places::wanted(properties, draft.queue_id).collect();
+        for (topic, queue_id) in &names {
+            check_names(topic, *queue_id, "")?;
+        }
+        // 20 digits and a comma are the most that an offset takes.
+        let longest = properties.len() + names::INNER_MULTI_QUEUE_OFFSET.len() + 2 + 21 * names.len();
+        if longest > MAX_LEN {
+            return Err(PutError::PropertiesTooLong(longest));
+        }
+        let longest = draft.body.len() + longest + draft.topic.len() + BLANK_LEN + 256;
+        if longest as u64 > self.config.commit_log_file_size {
+            return Err(self.too_long(longest));
+        }
+        let (appended, size) = loop {
+            let queue = self.dispatch.queues.find_or_make(draft.topic, draft.queue_id);
+            let mut listed = Vec::with_capacity(names.len());
+            for (topic, queue_id) in &names {
+                listed.push(self.listed_queue(topic, *queue_id)?);
+            }
+            let mut encode = |encoded: &mut Encoded, offsets: &[i64]| {
+                let properties = places::with_offsets(properties, offsets.iter().copied());
+                encoded.push(&RecordDraft {
+                    properties: properties.as_bytes(),
+                    ..*draft
+                });
+            };
+            let result = self
+                .log
+                .append_listed(&queue, &listed, encoded, queued, &mut encode);
+            if let Some(appended) = self.judge(result, encoded.len())? {
+                break (appended, encoded.len());
+            }
+        };
+        Ok(self.appended(appended, size, vec![appended.physical], wait))
+    }
+
+    /// A queue that a message lists, made if there's none and there may be one more.
+    fn listed_queue(&self, topic: &str, queue_id: i32) -> Result<Arc<Queue>, PutError> {
+        let queues = &self.dispatch.queues;
+        if let Some(queue) = queues.find(topic, queue_id) {
+            return Ok(queue);
+        }
+        if self.config.enable_lmq && places::is_light(topic) {
+            let have = queues.count_topics(places::is_light);
+            if have >= self.config.max_lmq_queues {
+                return Err(PutError::TooManyLightQueues(have));
+            }
+        }
+        Ok(queues.find_or_make(topic, queue_id))
+    }
+
+    fn too_long(&self, size: usize) -> PutError {
+        PutError::Illegal(format!(
+            "{size} bytes don't fit into a log file of {} (mappedFileSizeCommitLog)",
+            self.config.commit_log_file_size
+        ))
     }
 
     /// Appends a batch.
@@ -226,46 +299,63 @@ impl Core {
         }
         let appended = loop {
             let queue = self.dispatch.queues.find_or_make(topic, queue_id);
-            match self.log.append(&queue, encoded, queued) {
-                Ok(appended) => break appended,
-                Err(AppendError::QueueGone) => {}
-                Err(AppendError::TooLong) => {
-                    return Err(PutError::Illegal(format!(
-                        "{size} bytes don't fit into a log file of {} (mappedFileSizeCommitLog)",
-                        self.config.commit_log_file_size
-                    )));
-                }
-                Err(AppendError::NoFile(error)) => {
-                    if is_full(&error) {
-                        self.note_disk_full();
-                    }
-                    return Err(PutError::CreateFile(error));
-                }
-                Err(AppendError::Io(error)) => {
-                    // A page of the current file is lost: nothing can be appended behind it either.
-                    self.flags.set(Flags::FLUSH_FAILED);
-                    tracing::error!(%error, "the log cannot be written: no more messages are taken until a restart");
-                    return Err(PutError::Unknown(error.to_string()));
-                }
+            let result = self.log.append(&queue, encoded, queued);
+            if let Some(appended) = self.judge(result, size)? {
+                break appended;
             }
         };
-        self.reput_signal.notify();
-        self.replicas.appended.notify_waiters();
-        self.totals.messages.fetch_add(count as u64, Ordering::Relaxed);
-        self.totals.bytes.fetch_add(size as u64, Ordering::Relaxed);
         let message_ids = encoded
             .starts()
             .iter()
             .map(|start| appended.physical + *start as i64)
             .collect();
-        Ok(Put {
+        Ok(self.appended(appended, size, message_ids, wait))
+    }
+
+    /// What an attempt to append came to; `None`: the queue is another one by now.
+    fn judge(
+        &self,
+        result: Result<Appended, AppendError>,
+        size: usize,
+    ) -> Result<Option<Appended>, PutError> {
+        match result {
+            Ok(appended) => Ok(Some(appended)),
+            Err(AppendError::QueueGone) => Ok(None),
+            Err(AppendError::TooLong) => Err(self.too_long(size)),
+            Err(AppendError::NoFile(error)) => {
+                if is_full(&error) {
+                    self.note_disk_full();
+                }
+                Err(PutError::CreateFile(error))
+            }
+            Err(AppendError::Io(error)) => {
+                // A page of the current file is lost: nothing can be appended behind it either.
+                self.flags.set(Flags::FLUSH_FAILED);
+                tracing::error!(%error, "the log cannot be written: no more messages are taken until a restart");
+                Err(PutError::Unknown(error.to_string()))
+            }
+        }
+    }
+
+    /// Tells everybody who has to know of an append.
+    fn appended(&self, appended: Appended, size: usize, message_ids: Vec<i64>, wait: bool) -> Put {
+        if self.log.uncommitted() > 0 {
+            self.commit_signal.notify();
+        }
+        self.reput_signal.notify();
+        self.replicas.appended.notify_waiters();
+        self.totals
+            .messages
+            .fetch_add(message_ids.len() as u64, Ordering::Relaxed);
+        self.totals.bytes.fetch_add(size as u64, Ordering::Relaxed);
+        Put {
             queue_offset: appended.queue_offset,
             physical_offset: appended.physical,
             size,
             store_timestamp: appended.store_timestamp,
             message_ids,
             ack: self.acknowledge(appended.physical + size as i64, wait),
-        })
+        }
     }
 
     fn acknowledge(&self, end: i64, wait: bool) -> Ack {

@@ -115,10 +115,15 @@ impl Core {
             let mut bytes = segment.peek(range).unwrap_or(&[]);
             while let Ok(Entry::Record(record)) = parse(bytes, Check::None) {
                 if is_queued(record.sys_flag) {
-                    self.dispatch
-                        .queues
+                    let queues = &self.dispatch.queues;
+                    queues
                         .find_or_make(record.topic, record.queue_id)
                         .set_next_put(record.queue_offset.saturating_add(1));
+                    for (topic, queue, offset) in self.dispatch.listed(&record, &record.properties_text()) {
+                        queues
+                            .find_or_make(topic, queue)
+                            .set_next_put(offset.saturating_add(1));
+                    }
                 }
                 bytes = &bytes[record.total_size as usize..];
             }
@@ -174,6 +179,7 @@ impl Core {
             DispatchError::Queue(_) => ("consume queue", Flags::QUEUE_ERROR),
             // What is appended now would never be seen.
             DispatchError::Log(_) => ("log", Flags::QUEUE_ERROR),
+            DispatchError::Hook(_) => ("dispatcher", Flags::QUEUE_ERROR),
         };
         if tries == 1 {
             tracing::warn!(error = %error.source(), what, "cannot dispatch; trying again every second");

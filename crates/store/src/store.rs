@@ -12,7 +12,7 @@ use ferromq_protocol::names::topics;
 use crate::{
     Figures, GetRequest, GetResult, Hooks, KeyQuery, KeyQueryResult, MessageFilter, OpenError, Progress, Put,
     PutBatch, PutError, PutMessage, QueuePositions, QueueUnit, ReadError, ShutdownError, ShutdownReport,
-    StartError, StoreConfig, WriteRefusal, clean::plan, core::Core, ha::Replica, open,
+    StartError, StoreConfig, WriteRefusal, clean::plan, core::Core, ha::Replica, open, places,
 };
 
 /// The store. Clones share it; when the last one goes without a [`Store::shutdown`], the next start has to recover.
@@ -32,7 +32,7 @@ impl Drop for Handle {
     }
 }
 
-/// Topics whose queues stay, whatever the topic table says.
+/// Topics whose queues stay, whatever the topic table says; light queues do, too.
 const KEPT: [&str; 3] = [topics::SCHEDULE, topics::TRANS_HALF, topics::TRANS_OP_HALF];
 
 impl Store {
@@ -188,7 +188,7 @@ impl Store {
             .queues
             .topics()
             .into_iter()
-            .filter(|t| !KEPT.contains(&&**t) && !keep(t));
+            .filter(|t| !KEPT.contains(&&**t) && !places::is_light(t) && !keep(t));
         let mut removed = Vec::new();
         for topic in gone {
             let result = core.log.holding_appends(|| {

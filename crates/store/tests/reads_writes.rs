@@ -446,12 +446,13 @@ impl ArrivalListener for Heard {
 }
 
 impl Dispatcher for Heard {
-    fn dispatch(&self, record: &Dispatched<'_>) {
+    fn dispatch(&self, record: &Dispatched<'_>) -> std::io::Result<()> {
         assert_eq!(
             common::parse(record.record).physical_offset,
             record.physical_offset
         );
         self.dispatched.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 }
 

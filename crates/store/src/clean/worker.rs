@@ -17,7 +17,10 @@ use parking_lot::RwLock;
 use super::plan::{self, Reason, Snapshot};
 use crate::{
     core::{Core, Flags},
-    fs::crash_safe::{is_full, sync_dir},
+    fs::{
+        crash_safe::{is_full, sync_dir},
+        log_dirs::disk_use,
+    },
 };
 
 const FIRST_CLEAN: Duration = Duration::from_mins(1);
@@ -93,16 +96,6 @@ impl DiskState {
     }
 }
 
-/// Used and available bytes of the file system that has `path`, or of what will have it.
-fn disk_use(path: &Path) -> Option<(u64, u64)> {
-    let existing = path.ancestors().find(|p| p.exists())?;
-    let stat = rustix::fs::statvfs(existing).ok()?;
-    Some((
-        (stat.f_blocks.saturating_sub(stat.f_bfree)) * stat.f_frsize,
-        stat.f_bavail * stat.f_frsize,
-    ))
-}
-
 impl Core {
     /// An allocation or a write found the disk full: no more appends until there's room.
     pub(crate) fn note_disk_full(&self) {
@@ -124,7 +117,12 @@ impl Core {
         }
         let of = |path: &Path| disk_use(path).map_or(-1.0, |(used, available)| plan::ratio(used, available));
         (
-            of(&self.config.commit_log_dir()),
+            // Of several disks the emptiest counts: files go there.
+            self.config
+                .commit_log_dirs()
+                .iter()
+                .map(|dir| of(dir))
+                .fold(f64::INFINITY, f64::min),
             of(&self.config.consume_queue_dir()),
         )
     }
@@ -137,7 +135,7 @@ impl Core {
         if self.disk.no_space.load(Ordering::Acquire) {
             let needed = self.config.commit_log_file_size;
             let room = |path: &Path| disk_use(path).is_some_and(|(_, available)| available > needed);
-            if room(&self.config.commit_log_dir())
+            if self.config.commit_log_dirs().iter().any(|dir| room(dir))
                 && room(&self.config.consume_queue_dir())
                 && self.has_abort()
             {

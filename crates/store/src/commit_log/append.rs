@@ -1,6 +1,9 @@
 //! Appending under the put lock: offsets, the store time and the bytes get one order, the same for all.
 
-use std::{io, sync::atomic::Ordering};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+};
 
 use ferromq_protocol::record::{BLANK_LEN, RecordDraft, blank, patch};
 
@@ -29,6 +32,10 @@ impl Encoded {
 
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -86,9 +93,43 @@ impl CommitLog {
         if len + BLANK_LEN as u64 > self.segments.file_size() {
             return Err(AppendError::TooLong);
         }
+        self.relieve_pool()?;
         let mut writing = self.put.lock();
         self.locked_at.store(self.clock.now(), Ordering::Relaxed);
         let result = self.append_locked(&mut writing, queue, records, counted);
+        self.locked_at.store(0, Ordering::Relaxed);
+        result
+    }
+
+    /// Like [`CommitLog::append`] for one record that is also in the queues `listed`: `encode` is called with the offsets
+    /// that it gets there.
+    pub(crate) fn append_listed(
+        &self,
+        queue: &Queue,
+        listed: &[Arc<Queue>],
+        records: &mut Encoded,
+        counted: bool,
+        encode: &mut dyn FnMut(&mut Encoded, &[i64]),
+    ) -> Result<Appended, AppendError> {
+        self.relieve_pool()?;
+        let mut writing = self.put.lock();
+        if listed.iter().any(|q| q.is_dead()) {
+            return Err(AppendError::QueueGone);
+        }
+        self.locked_at.store(self.clock.now(), Ordering::Relaxed);
+        let offsets: Vec<i64> = listed.iter().map(|q| q.next_put()).collect();
+        records.clear();
+        encode(records, &offsets);
+        let result = if records.len() as u64 + BLANK_LEN as u64 > self.segments.file_size() {
+            Err(AppendError::TooLong)
+        } else {
+            self.append_locked(&mut writing, queue, records, counted)
+        };
+        if result.is_ok() && counted {
+            for (queue, offset) in listed.iter().zip(offsets) {
+                queue.set_next_put(offset + 1);
+            }
+        }
         self.locked_at.store(0, Ordering::Relaxed);
         result
     }
@@ -103,12 +144,31 @@ impl CommitLog {
         if queue.is_dead() {
             return Err(AppendError::QueueGone);
         }
+        if writing.staged.is_some() {
+            return self.append_staged(writing, queue, records, counted);
+        }
         let len = records.bytes.len() as u64;
         self.make_room(writing, len)?;
         let Some((segment, writer)) = &mut writing.current else {
             return Err(AppendError::Io(io::Error::other("there is no log file")));
         };
         let physical = segment.readable_end();
+        let appended = self.fill_in(queue, records, counted, physical);
+        let at = physical - segment.base();
+        writer
+            .write(at as usize, &records.bytes)
+            .map_err(AppendError::Io)?;
+        writer.publish((at + len) as usize);
+        self.max.store(physical + len, Ordering::Release);
+        self.whole.store(physical + len, Ordering::Release);
+        self.count(queue, records, counted, appended);
+        let (base, limit, map) = (segment.base(), segment.limit(), segment.map().clone());
+        self.look_ahead(writing, physical + len, base, limit, &map);
+        Ok(appended)
+    }
+
+    /// Writes offsets and the store time into the records.
+    fn fill_in(&self, queue: &Queue, records: &mut Encoded, counted: bool, physical: u64) -> Appended {
         let store_timestamp = next_time(self.clock.now(), self.last_time());
         let first = if counted { queue.next_put() } else { 0 };
         for (n, start) in records.starts.iter().enumerate() {
@@ -118,24 +178,31 @@ impl CommitLog {
             patch::physical_offset(record, (physical + *start as u64) as i64);
             patch::store_timestamp(record, store_timestamp);
         }
-        let at = physical - segment.base();
-        writer
-            .write(at as usize, &records.bytes)
-            .map_err(AppendError::Io)?;
-        writer.publish((at + len) as usize);
-        self.max.store(physical + len, Ordering::Release);
-        self.whole.store(physical + len, Ordering::Release);
-        self.last_time.store(store_timestamp, Ordering::Release);
-        if counted {
-            queue.set_next_put(first + records.starts.len() as i64);
-        }
-        let (base, limit, map) = (segment.base(), segment.limit(), segment.map().clone());
-        self.look_ahead(writing, physical + len, base, limit, &map);
-        Ok(Appended {
+        Appended {
             queue_offset: first,
             physical: physical as i64,
             store_timestamp,
-        })
+        }
+    }
+
+    /// The records are appended: the next ones come behind them.
+    fn count(&self, queue: &Queue, records: &Encoded, counted: bool, appended: Appended) {
+        self.last_time.store(appended.store_timestamp, Ordering::Release);
+        if counted {
+            queue.set_next_put(appended.queue_offset + records.starts.len() as i64);
+        }
+    }
+
+    pub(super) fn stamp(
+        &self,
+        queue: &Queue,
+        records: &mut Encoded,
+        counted: bool,
+        physical: u64,
+    ) -> Appended {
+        let appended = self.fill_in(queue, records, counted, physical);
+        self.count(queue, records, counted, appended);
+        appended
     }
 
     /// Makes the current file one that has room for `len` bytes and a blank.
@@ -159,6 +226,9 @@ impl CommitLog {
                     self.max.store(segment.limit(), Ordering::Release);
                     self.whole.store(segment.limit(), Ordering::Release);
                 }
+                if self.warm {
+                    segment.map().unlock();
+                }
                 segment.limit()
             }
         };
@@ -177,7 +247,7 @@ impl CommitLog {
         end: u64,
         base: u64,
         limit: u64,
-        map: &std::sync::Arc<crate::fs::mmap::Map>,
+        map: &Arc<crate::fs::mmap::Map>,
     ) {
         let position = end - base;
         if position + WINDOW / 2 > writing.populated && base + writing.populated < limit {

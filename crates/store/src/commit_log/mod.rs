@@ -8,6 +8,7 @@
 //! `flushed ≤ max`, and what is below `max` never changes. One thread at a time appends, under the put lock.
 
 mod append;
+mod pool;
 mod raw;
 mod read;
 mod recover;
@@ -15,7 +16,6 @@ mod scan;
 
 use std::{
     io,
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering},
@@ -24,7 +24,8 @@ use std::{
 
 use parking_lot::Mutex;
 
-pub(crate) use append::{AppendError, Encoded};
+pub(crate) use append::{AppendError, Appended, Encoded};
+pub(crate) use pool::Pool;
 pub(crate) use raw::RawError;
 pub(crate) use recover::{LogFile, Settled, first_store_time, list, log_files, settle, write_again};
 pub(crate) use scan::{Scan, Visit, scan};
@@ -40,6 +41,9 @@ pub(crate) struct CommitLog {
     pub(crate) segments: SegmentList,
     pub(crate) prealloc: Prealloc,
     put: Mutex<Writing>,
+    pool: Option<Pool>,
+    /// Files are locked in memory while they are written.
+    warm: bool,
     clock: Clock,
     /// Log offset after the last record.
     max: AtomicU64,
@@ -63,6 +67,8 @@ struct Writing {
     asked: bool,
     /// The current file has to get its blocks before anything is appended.
     lacks_blocks: bool,
+    /// With a pool: what is appended and in no file yet.
+    staged: Option<pool::Staged>,
     /// On a slave: where the entries begin that came.
     boundaries: raw::Boundaries,
 }
@@ -83,13 +89,12 @@ impl Writing {
 impl CommitLog {
     /// A log of recovered files. Below `flushed` it's known to be on the disk.
     pub(crate) fn new(
-        dir: &Path,
-        size: u64,
+        prealloc: Prealloc,
         settled: Settled,
         last_time: i64,
         flushed: u64,
         clock: Clock,
-    ) -> io::Result<Self> {
+    ) -> Self {
         let Settled {
             segments,
             writer,
@@ -97,16 +102,19 @@ impl CommitLog {
         } = settled;
         let max = segments.last().map_or(0, |s| s.readable_end());
         let current = segments.last().cloned().zip(writer);
-        Ok(Self {
-            prealloc: Prealloc::start(dir, size)?,
-            segments: SegmentList::new(size, segments),
+        Self {
+            segments: SegmentList::new(prealloc.file_size(), segments),
+            warm: prealloc.is_warm(),
+            prealloc,
             put: Mutex::new(Writing {
                 current,
                 populated: 0,
                 asked: false,
                 lacks_blocks,
+                staged: None,
                 boundaries: raw::Boundaries::at(max),
             }),
+            pool: None,
             clock,
             max: AtomicU64::new(max),
             whole: AtomicU64::new(max),
@@ -114,7 +122,7 @@ impl CommitLog {
             one_flush: Mutex::new(()),
             last_time: AtomicI64::new(last_time),
             locked_at: AtomicI64::new(0),
-        })
+        }
     }
 
     /// First log offset.
@@ -157,10 +165,18 @@ impl CommitLog {
         }
     }
 
-    /// Runs `f` while nothing can be appended.
+    /// Runs `f` while nothing can be appended, and everything appended is in the files.
     pub(crate) fn holding_appends<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _guard = self.put.lock();
-        f()
+        loop {
+            let committed = self.commit();
+            if let Err(error) = &committed {
+                tracing::error!(%error, "the transient store pool cannot be written to the log");
+            }
+            let _guard = self.put.lock();
+            if committed.is_err() || self.uncommitted() == 0 {
+                return f();
+            }
+        }
     }
 
     /// Waits until everything appended so far is on the disk. Returns the store time that this covers, and how many files

@@ -1,6 +1,7 @@
 //! Listing the log's files, and making them fit what recovery found: zeros behind the end, no file beyond it.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, OpenOptions},
     io,
     os::unix::fs::FileExt,
@@ -41,21 +42,23 @@ fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Open
     move |source| OpenError::Io { action, path, source }
 }
 
-/// The files in `dir`, in order and without a gap. Foreign names are skipped; an empty or short last file gets its length.
-pub(crate) fn list(dir: &Path, size: u64) -> Result<Vec<LogFile>, OpenError> {
+/// The files in `dirs`, in order and without a gap. Foreign names are skipped; an empty or short last file gets its length.
+pub(crate) fn list(dirs: &[PathBuf], size: u64) -> Result<Vec<LogFile>, OpenError> {
     let mut found = Vec::new();
-    let entries = match fs::read_dir(dir) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(io_error("list", dir))?,
-    };
-    for entry in entries {
-        let entry = entry.map_err(io_error("list", dir))?;
-        let path = entry.path();
-        if let Some(base) = parse_name(&entry.file_name()) {
-            let len = entry.metadata().map_err(io_error("look at", &path))?.len();
-            found.push((LogFile { base, path }, len));
-        } else {
-            tracing::warn!(path = %path.display(), "skipping what is no log file");
+    for dir in dirs {
+        let entries = match fs::read_dir(dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            other => other.map_err(io_error("list", dir))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(io_error("list", dir))?;
+            let path = entry.path();
+            if let Some(base) = parse_name(&entry.file_name()) {
+                let len = entry.metadata().map_err(io_error("look at", &path))?.len();
+                found.push((LogFile { base, path }, len));
+            } else {
+                tracing::warn!(path = %path.display(), "skipping what is no log file");
+            }
         }
     }
     found.sort_by_key(|(f, _)| f.base);
@@ -88,16 +91,22 @@ pub(crate) fn list(dir: &Path, size: u64) -> Result<Vec<LogFile>, OpenError> {
     Ok(found.into_iter().map(|(f, _)| f).collect())
 }
 
-/// The files in `dir` by name, without a look at them.
-pub(crate) fn log_files(dir: &Path) -> io::Result<Vec<LogFile>> {
+/// The files in `dirs` by name, without a look at them.
+pub(crate) fn log_files(dirs: &[PathBuf]) -> io::Result<Vec<LogFile>> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        if let Some(base) = parse_name(&entry.file_name()) {
-            files.push(LogFile {
-                base,
-                path: entry.path(),
-            });
+    for dir in dirs {
+        let entries = match fs::read_dir(dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            if let Some(base) = parse_name(&entry.file_name()) {
+                files.push(LogFile {
+                    base,
+                    path: entry.path(),
+                });
+            }
         }
     }
     files.sort_by_key(|f| f.base);
@@ -158,9 +167,8 @@ pub(crate) fn settle(files: &[LogFile], size: u64, end: u64) -> Result<Settled, 
         tracing::info!(path = %file.path.display(), end, "deleting a log file beyond the end of the log");
         fs::remove_file(&file.path).map_err(io_error("delete", &file.path))?;
     }
-    if beyond < files.len()
-        && let Some(dir) = files[0].path.parent()
-    {
+    let dirs: BTreeSet<_> = files[beyond..].iter().filter_map(|f| f.path.parent()).collect();
+    for dir in dirs {
         crash_safe::sync_dir(dir).map_err(io_error("sync", dir))?;
     }
     for file in &files[..beyond] {

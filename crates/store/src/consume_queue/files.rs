@@ -10,6 +10,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use rustix::fs::{Advice, SeekFrom};
 
 use crate::fs::{crash_safe, segment::file_name};
 
@@ -69,7 +70,12 @@ impl QueueFiles {
             *used = tick;
             return Ok(file.clone());
         }
-        let file = Arc::new(open()?);
+        let file = open()?;
+        // Readers say how much they want; reading ahead in holes only fills memory with zeros.
+        if let Err(error) = rustix::fs::fadvise(&file, 0, None, Advice::Random) {
+            tracing::debug!(%error, "no advice for a consume queue file");
+        }
+        let file = Arc::new(file);
         if cache.open.len() >= self.most {
             let mut ticks: Vec<u64> = cache.open.values().map(|(_, used)| *used).collect();
             let middle = ticks.len() / 4;
@@ -113,6 +119,16 @@ impl QueueFiles {
         self.existing(uid, dir, base)?
             .read_exact_at(&mut out[..n], start - base)?;
         Ok(n)
+    }
+
+    /// Where the first hole of a file begins, or what the file system takes for one.
+    pub(crate) fn first_hole(&self, uid: u32, dir: &Path, base: u64) -> io::Result<u64> {
+        let file = self.existing(uid, dir, base)?;
+        match rustix::fs::seek(&*file, SeekFrom::Hole(0)) {
+            Ok(hole) => Ok(hole),
+            Err(rustix::io::Errno::NXIO) => Ok(0),
+            Err(_) => Ok(self.size),
+        }
     }
 
     /// Writes `bytes` at `start`, over as many files as that takes. Sets `made` if a file had to be made, also if the write

@@ -56,6 +56,8 @@ pub(super) struct State {
     pub(super) tail: Vec<u8>,
     /// Log offset after the last unit's record.
     pub(super) max_physical: i64,
+    /// Log offset of the first unit's record in files; 0 if that isn't known.
+    pub(super) first_physical: i64,
     listed: bool,
     touched: bool,
 }
@@ -93,7 +95,7 @@ impl Queue {
         self.id
     }
 
-    fn dir(&self, files: &QueueFiles) -> PathBuf {
+    pub(super) fn dir(&self, files: &QueueFiles) -> PathBuf {
         files.queue_dir(&self.topic, self.id)
     }
 
@@ -161,6 +163,9 @@ impl Queue {
         }
         if at > state.end {
             return Ok(Appended::Gap((state.end / UNIT) as i64));
+        }
+        if at == state.first {
+            state.first_physical = unit.physical;
         }
         state.tail.extend_from_slice(&unit.encode());
         state.end += UNIT;
@@ -232,6 +237,15 @@ impl Queue {
         state.tail_start = state.end;
         state.tail = Vec::new();
         Ok(true)
+    }
+
+    /// Keeps nothing in memory that files have, unless it's on the list of those to write.
+    pub(crate) fn forget_tail(&self) {
+        let mut state = self.state.lock();
+        if !state.listed && state.written == state.end {
+            state.tail_start = state.end;
+            state.tail = Vec::new();
+        }
     }
 
     /// Whether files have something that isn't surely on the disk.
@@ -313,6 +327,9 @@ impl Queue {
     pub(crate) fn align(&self, files: &QueueFiles, log_min: i64) -> io::Result<()> {
         let (first, end) = {
             let state = self.state.lock();
+            if state.first_physical > 0 && state.first_physical >= log_min {
+                return Ok(());
+            }
             ((state.first / UNIT) as i64, (state.end / UNIT) as i64)
         };
         let gone = |offset: i64| -> io::Result<bool> {
@@ -364,6 +381,7 @@ impl Queue {
                 return Ok(false);
             }
             state.first = next;
+            state.first_physical = 0;
             state.min = state.min.max(next);
             state.synced = state.synced.max(next);
         }
@@ -389,6 +407,9 @@ impl Queue {
         state.min = state.min.min(to);
         state.tail = Vec::new();
         state.tail_start = to;
+        if to == state.first {
+            state.first_physical = 0;
+        }
         drop(state);
         self.refresh_max_physical(files)?;
         Ok(cleared)

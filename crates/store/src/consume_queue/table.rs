@@ -82,6 +82,11 @@ impl Queues {
         self.topics.read().values().flatten().cloned().collect()
     }
 
+    /// Number of topics whose names are such.
+    pub(crate) fn count_topics(&self, such: impl Fn(&str) -> bool) -> usize {
+        self.topics.read().keys().filter(|topic| such(topic)).count()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.topics.read().values().map(Vec::len).sum()
     }

@@ -138,6 +138,20 @@ impl Map {
     }
 }
 
+impl Map {
+    /// Keeps all pages in memory.
+    pub(crate) fn lock(&self) -> io::Result<()> {
+        self.raw.lock()
+    }
+
+    /// Lets the kernel take pages away again.
+    pub(crate) fn unlock(&self) {
+        if let Err(error) = self.raw.unlock() {
+            tracing::debug!(%error, "pages not unlocked");
+        }
+    }
+}
+
 impl MapWriter {
     /// Copies `bytes` to `at`, which must be at or above the frontier. Readers don't see it before [`MapWriter::publish`].
     pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) -> io::Result<()> {

@@ -3,6 +3,7 @@
 pub(crate) mod bus_error;
 pub(crate) mod crash_safe;
 pub(crate) mod lock;
+pub(crate) mod log_dirs;
 pub(crate) mod mmap;
 pub(crate) mod prealloc;
 pub(crate) mod segment;

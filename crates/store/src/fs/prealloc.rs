@@ -6,7 +6,6 @@
 use std::{
     fs, io,
     ops::Range,
-    path::{Path, PathBuf},
     sync::Arc,
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -16,12 +15,15 @@ use parking_lot::{Condvar, Mutex};
 
 use super::{
     crash_safe::create_allocated,
+    log_dirs::LogDirs,
     mmap::{Map, MapWriter},
     segment::{Segment, file_name},
 };
 
 /// Pages are made present this far ahead of the appends.
 pub(crate) const WINDOW: u64 = 4 << 20;
+/// Pages are made present in steps of so many bytes, that the thread can be stopped between.
+const WARM_STEP: usize = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 type Made = (Arc<Segment>, MapWriter);
@@ -37,8 +39,9 @@ struct State {
 
 #[derive(Debug)]
 struct Shared {
-    dir: PathBuf,
+    dirs: LogDirs,
     size: u64,
+    warm: bool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -51,11 +54,12 @@ pub(crate) struct Prealloc {
 }
 
 impl Prealloc {
-    /// Starts the thread, for files of `size` bytes in `dir`.
-    pub(crate) fn start(dir: &Path, size: u64) -> io::Result<Self> {
+    /// Starts the thread, for files of `size` bytes in `dirs`; `warm` makes all their pages present, and keeps them there.
+    pub(crate) fn start(dirs: LogDirs, size: u64, warm: bool) -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            dir: dir.to_owned(),
+            dirs,
             size,
+            warm,
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
         });
@@ -67,6 +71,16 @@ impl Prealloc {
             shared,
             thread: Mutex::new(Some(thread)),
         })
+    }
+
+    /// Bytes of a file.
+    pub(crate) fn file_size(&self) -> u64 {
+        self.shared.size
+    }
+
+    /// Whether files are locked in memory.
+    pub(crate) fn is_warm(&self) -> bool {
+        self.shared.warm
     }
 
     /// Has the file that starts at `base` made.
@@ -160,8 +174,9 @@ impl Shared {
     }
 
     fn make(&self, base: u64) -> io::Result<Made> {
-        super::crash_safe::create_dir(&self.dir)?;
-        let path = self.dir.join(file_name(base));
+        let dir = self.dirs.choose(base / self.size);
+        super::crash_safe::create_dir(dir)?;
+        let path = dir.join(file_name(base));
         let file = create_allocated(&path, self.size)?;
         let made = Segment::open(&path, file, base, self.size, 0);
         if made.is_err()
@@ -170,7 +185,24 @@ impl Shared {
             tracing::warn!(path = %path.display(), %error, "cannot remove a log file that could not be mapped");
         }
         let made = made?;
-        made.0.map().populate(0..WINDOW.min(self.size) as usize);
+        let first = if self.warm {
+            self.size
+        } else {
+            WINDOW.min(self.size)
+        };
+        for start in (0..first as usize).step_by(WARM_STEP) {
+            made.0
+                .map()
+                .populate(start..(start + WARM_STEP).min(first as usize));
+            if self.state.lock().stopping {
+                break;
+            }
+        }
+        if self.warm
+            && let Err(error) = made.0.map().lock()
+        {
+            tracing::warn!(path = %path.display(), %error, "the kernel does not lock a log file in memory; raise the limit on locked memory, or set warmMapedFileEnable=false");
+        }
         Ok(made)
     }
 }
@@ -182,7 +214,7 @@ mod tests {
     #[test]
     fn makes_files_and_deletes_the_unused_one() {
         let dir = tempfile::tempdir().unwrap();
-        let prealloc = Prealloc::start(dir.path(), 65_536).unwrap();
+        let prealloc = Prealloc::start(LogDirs::new(vec![dir.path().to_owned()], 100), 65_536, true).unwrap();
         let (segment, mut writer) = prealloc.take(0).unwrap();
         writer.write(0, b"abc").unwrap();
         writer.publish(3);
@@ -202,7 +234,8 @@ mod tests {
     fn a_failure_is_told_and_not_kept() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(file_name(0)), b"in the way").unwrap();
-        let prealloc = Prealloc::start(dir.path(), 65_536).unwrap();
+        let prealloc =
+            Prealloc::start(LogDirs::new(vec![dir.path().to_owned()], 100), 65_536, false).unwrap();
         assert_eq!(prealloc.take(0).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         fs::remove_file(dir.path().join(file_name(0))).unwrap();
         assert!(prealloc.take(0).is_ok());

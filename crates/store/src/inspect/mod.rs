@@ -160,12 +160,10 @@ pub(crate) struct Layout {
 impl Layout {
     fn of(root: &Path) -> Result<Self, InspectError> {
         let dir = root.join("commitlog");
-        let files = match log_files(&dir) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(InspectError::NoStore(root.to_owned()));
-            }
-            other => other.map_err(io_error("list", &dir))?,
-        };
+        if !dir.is_dir() {
+            return Err(InspectError::NoStore(root.to_owned()));
+        }
+        let files = log_files(std::slice::from_ref(&dir)).map_err(io_error("list", &dir))?;
         let mut size = 0;
         for file in &files {
             let len = fs::metadata(&file.path)

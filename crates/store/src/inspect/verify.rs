@@ -16,7 +16,7 @@ use crate::{
     commit_log::{LogFile, Visit, scan},
     consume_queue::{UNIT, Unit},
     dispatch::keys_of,
-    index,
+    index, places,
 };
 
 /// Problems that are told one by one; more are only counted.
@@ -223,9 +223,7 @@ fn check_queue(queue: &QueueDir, log: &mut Records<'_>, found: &mut Found) -> Re
             }
             let offset = (base / UNIT) as i64 + n as i64;
             let agrees = log.at(unit.physical, |record| {
-                record.queue_offset == offset
-                    && record.queue_id == queue.id
-                    && record.topic == queue.topic
+                places::offset_in(record, &queue.topic, queue.id) == Some(offset)
                     && record.total_size == unit.size
             });
             let at = || format!("queue {} of topic {}, offset {offset}", queue.id, queue.topic);
