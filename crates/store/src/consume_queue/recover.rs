@@ -204,7 +204,7 @@ fn load_queue(
 }
 
 /// Bytes of a file that are looked at first.
-const BEGINNING: usize = 4096 / UNIT as usize * UNIT as usize;
+const BEGINNING: usize = 4096;
 
 /// What the beginning of a file says, if units end there.
 struct Short {
@@ -244,12 +244,12 @@ impl Short {
             short.max_physical = short.max_physical.max(unit.end());
             short.end += UNIT;
         }
-        let ends_here = short.end > 0 && short.end < len as u64;
+        let ends_here = short.end > 0 && short.end < len as u64 / UNIT * UNIT;
         let nothing_behind = || {
             bytes[short.end as usize..].iter().all(|b| *b == 0)
                 && (len as u64 == size
                     || matches!(
-                        rustix::fs::seek(&file, SeekFrom::Data((len as u64).next_multiple_of(4096))),
+                        rustix::fs::seek(&file, SeekFrom::Data(len as u64)),
                         Err(rustix::io::Errno::NXIO)
                     ))
         };
