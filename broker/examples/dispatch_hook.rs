@@ -15,9 +15,10 @@ use parking_lot::Mutex;
 struct Tags(Mutex<BTreeMap<String, u64>>);
 
 impl Dispatcher for Tags {
-    fn dispatch(&self, record: &Dispatched<'_>) {
+    fn dispatch(&self, record: &Dispatched<'_>) -> std::io::Result<()> {
         let tag = properties::get(record.properties, "TAGS").unwrap_or("(none)");
         *self.0.lock().entry(tag.to_owned()).or_default() += 1;
+        Ok(())
     }
 }
 

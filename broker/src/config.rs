@@ -134,8 +134,30 @@ settings! {
 
         /// Directory of the store. Empty: `store` in the home directory.
         store_path_root_dir: String = String::new(), "storePathRootDir", important: true;
-        /// Directory of the log. Empty: `commitlog` in the store.
+        /// Directory of the log, or several with commas between them, which take turns. Empty: `commitlog` in the store.
         store_path_commit_log: String = String::new(), "storePathCommitLog", important: true;
+        /// Further directories of log files, with commas between them, which get no new ones.
+        read_only_commit_log_store_paths: String = String::new(), "readOnlyCommitLogStorePaths";
+        /// Whether light queues (`%LMQ%…`) are counted and limited.
+        enable_lmq: bool = false, "enableLmq";
+        /// Whether a message is also put into the queues that its INNER_MULTI_DISPATCH lists.
+        enable_multi_dispatch: bool = false, "enableMultiDispatch";
+        /// The most light queues.
+        max_lmq_consume_queue_num: usize = 20_000, "maxLmqConsumeQueueNum", range: 1..=10_000_000;
+        /// Whether sends go to memory first and a thread copies them into the log; with ASYNC_FLUSH on a master only.
+        transient_store_pool_enable: bool = false, "transientStorePoolEnable";
+        /// What of the memory these may take, in lengths of a log file.
+        transient_store_pool_size: usize = 5, "transientStorePoolSize", range: 1..=1_000_000;
+        /// Whether a full pool refuses sends; else they wait.
+        fast_fail_if_no_buffer_in_store_pool: bool = false, "fastFailIfNoBufferInStorePool";
+        /// Pause between two copies out of the pool.
+        commit_interval_commit_log: u64 = 200, "commitIntervalCommitLog", range: 1..=3_600_000, unit: "ms";
+        /// Pages that make a copy out of the pool worth it.
+        commit_commit_log_least_pages: u64 = 4, "commitCommitLogLeastPages", range: 0..=1_000_000;
+        /// After this long anything is copied out of the pool.
+        commit_commit_log_thorough_interval: u64 = 200, "commitCommitLogThoroughInterval", range: 1..=3_600_000, unit: "ms";
+        /// Whether a new log file is made present in memory, and locked there while it is written.
+        warm_maped_file_enable: bool = false, "warmMapedFileEnable";
         /// Length of a log file.
         mapped_file_size_commit_log: u64 = 1 << 30, "mappedFileSizeCommitLog", range: 65_536..=2_147_483_647, unit: "bytes";
         /// Length of a consume queue file.
@@ -253,18 +275,15 @@ settings! {
         "channelNotActiveInterval" = "60000", "clientChannelMaxIdleTimeSeconds" = "120",
         "clientSocketSndBufSize" = "0", "clientSocketRcvBufSize" = "0",
         "clientPooledByteBufAllocatorEnable" = "false", "clientCloseSocketIfTimeout" = "true",
-        "readOnlyCommitLogStorePaths" = "", "storePathDLedgerCommitLog" = "",
+        "storePathDLedgerCommitLog" = "",
         "mappedFileSizeConsumeQueueExt" = "50331648", "bitMapLengthConsumeQueueExt" = "64",
-        "flushCommitLogTimed" = "true", "commitIntervalCommitLog" = "200", "commitCommitLogLeastPages" = "4",
-        "commitCommitLogThoroughInterval" = "200", "flushConsumeQueueLeastPages" = "2",
-        "useReentrantLockWhenPutMessage" = "true", "warmMapedFileEnable" = "false",
-        "flushLeastPagesWhenWarmMapedFile" = "4096", "transientStorePoolEnable" = "false",
-        "transientStorePoolSize" = "5", "fastFailIfNoBufferInStorePool" = "false",
+        "flushCommitLogTimed" = "true", "flushConsumeQueueLeastPages" = "2",
+        "useReentrantLockWhenPutMessage" = "true", "flushLeastPagesWhenWarmMapedFile" = "4096",
         "destroyMapedFileIntervalForcibly" = "120000", "redeleteHangedFileInterval" = "120000",
         "enableScheduleAsyncDeliver" = "false",
         "scheduleAsyncDeliverMaxPendingLimit" = "2000", "scheduleAsyncDeliverMaxResendNum2Blocked" = "3",
         "putMsgIndexHightWater" = "600000", "diskFallRecorded" = "true", "enableScheduleMessageStats" = "true",
-        "debugLockEnable" = "false", "maxLmqConsumeQueueNum" = "20000", "enableBatchPush" = "false",
+        "debugLockEnable" = "false", "enableBatchPush" = "false",
         "dLegerGroup" = "", "dLegerPeers" = "", "dLegerSelfId" = "", "preferredLeaderId" = "",
     }
     refused {
@@ -275,8 +294,6 @@ settings! {
         "fetchNamesrvAddrByAddressServer" unless "false":
             "lists of name servers from an address server are not part of this version; set namesrvAddr",
         "enableConsumeQueueExt" unless "false": "consume queue extensions are not part of this version; remove the key",
-        "enableLmq" unless "false": "light queues are not part of this version; remove the key",
-        "enableMultiDispatch" unless "false": "light queues are not part of this version; remove the key",
     }
 }
 
@@ -446,9 +463,21 @@ impl BrokerSettings {
     pub(crate) fn store_config(&self, store_host: SocketAddr) -> anyhow::Result<StoreConfig> {
         let percent = |value: u32| u8::try_from(value).unwrap_or(100);
         let commit_log = self.store_path_commit_log.trim();
+        let read_only = self.read_only_commit_log_store_paths.trim();
         Ok(StoreConfig {
             root: self.root(),
             commit_log_path: (!commit_log.is_empty()).then(|| PathBuf::from(commit_log)),
+            read_only_commit_log_paths: (!read_only.is_empty()).then(|| PathBuf::from(read_only)),
+            enable_lmq: self.enable_lmq,
+            enable_multi_dispatch: self.enable_multi_dispatch,
+            max_lmq_queues: self.max_lmq_consume_queue_num,
+            transient_store_pool: self.transient_store_pool_enable,
+            transient_store_pool_size: self.transient_store_pool_size,
+            fail_fast_if_pool_is_full: self.fast_fail_if_no_buffer_in_store_pool,
+            commit_interval: self.commit_interval_commit_log,
+            commit_least_pages: self.commit_commit_log_least_pages,
+            commit_thorough_interval: self.commit_commit_log_thorough_interval,
+            warm_log_files: self.warm_maped_file_enable,
             commit_log_file_size: self.mapped_file_size_commit_log,
             consume_queue_file_size: self.mapped_file_size_consume_queue,
             flush_mode: flush_mode(&self.flush_disk_type)?,

@@ -164,8 +164,6 @@ pub const KEYS: &[Key] = &[
     refused("aclEnable", NOT_YET),
     refused("useTLS", NOT_YET),
     refused("enableConsumeQueueExt", NOT_YET),
-    refused("enableLmq", NOT_YET),
-    refused("enableMultiDispatch", NOT_YET),
     // Identity and permission.
     user("logLevel", Kind::Text),
     user("logFormat", Kind::Text),
@@ -277,9 +275,9 @@ pub const KEYS: &[Key] = &[
     user("flushCommitLogTimed", Kind::Bool),
     user("flushCommitLogLeastPages", Kind::Int(0, 1_000_000)),
     user("flushCommitLogThoroughInterval", Kind::Int(1, 3_600_000)),
-    user("commitIntervalCommitLog", COUNT),
-    user("commitCommitLogLeastPages", ANY),
-    user("commitCommitLogThoroughInterval", COUNT),
+    user("commitIntervalCommitLog", Kind::Int(1, 3_600_000)),
+    user("commitCommitLogLeastPages", Kind::Int(0, 1_000_000)),
+    user("commitCommitLogThoroughInterval", Kind::Int(1, 3_600_000)),
     user("flushIntervalConsumeQueue", Kind::Int(1, 3_600_000)),
     user("flushConsumeQueueLeastPages", ANY),
     user("flushConsumeQueueThoroughInterval", Kind::Int(1, 3_600_000)),
@@ -292,7 +290,7 @@ pub const KEYS: &[Key] = &[
     user("warmMapedFileEnable", Kind::Bool),
     user("flushLeastPagesWhenWarmMapedFile", COUNT),
     user("transientStorePoolEnable", Kind::Bool),
-    user("transientStorePoolSize", ANY),
+    user("transientStorePoolSize", Kind::Int(1, 1_000_000)),
     user("fastFailIfNoBufferInStorePool", Kind::Bool),
     user("cleanResourceInterval", Kind::Int(10, 3_600_000)),
     user("deleteCommitLogFilesInterval", Kind::Int(0, 60_000)),
@@ -326,7 +324,9 @@ pub const KEYS: &[Key] = &[
     user("diskFallRecorded", Kind::Bool),
     user("enableScheduleMessageStats", Kind::Bool),
     user("debugLockEnable", Kind::Bool),
-    user("maxLmqConsumeQueueNum", COUNT),
+    user("enableLmq", Kind::Bool),
+    user("enableMultiDispatch", Kind::Bool),
+    user("maxLmqConsumeQueueNum", Kind::Int(1, 10_000_000)),
 ];
 
 #[cfg(test)]

@@ -80,10 +80,11 @@ impl SendHook for Watch {
 }
 
 impl Dispatcher for Watch {
-    fn dispatch(&self, record: &Dispatched<'_>) {
+    fn dispatch(&self, record: &Dispatched<'_>) -> std::io::Result<()> {
         self.seen
             .lock()
             .push(format!("{}/{}", record.topic, record.queue_offset));
+        Ok(())
     }
 }
 
