@@ -113,11 +113,21 @@ pub(crate) fn send(dir: &Path, name_server: &str, ledger: &Path, count: u32) -> 
 
 /// Wants every entry of the ledger back: by push, by pull, by id and by key.
 pub(crate) fn verify(dir: &Path, name_server: &str, ledger: &Path) -> anyhow::Result<()> {
+    verify_with(dir, name_server, ledger, true)
+}
+
+/// The same where no master is left: by push and by key. By pull and by id Java's clients ask masters only.
+pub(crate) fn verify_at_slaves(dir: &Path, name_server: &str, ledger: &Path) -> anyhow::Result<()> {
+    verify_with(dir, name_server, ledger, false)
+}
+
+fn verify_with(dir: &Path, name_server: &str, ledger: &Path, masters: bool) -> anyhow::Result<()> {
     let mut phase = Process::start(
         "verify-phase",
         dir,
         program("client")?
             .args(["verify-phase", "--namesrv", name_server])
+            .args(["--masters", if masters { "true" } else { "false" }])
             .arg("--ledger")
             .arg(ledger)
             .arg("--work-dir")

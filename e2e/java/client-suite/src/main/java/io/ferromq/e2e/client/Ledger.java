@@ -101,7 +101,10 @@ final class Ledger {
         List<String> wrong = new ArrayList<>();
         TreeSet<String> brokers = new TreeSet<>();
         wanted.values().forEach(e -> brokers.add(e.getString("broker")));
-        c.awaitRoute(topic, brokers);
+        boolean masters = Boolean.parseBoolean(args.get("masters", "true"));
+        if (masters) {
+            c.awaitRoute(topic, brokers);
+        }
 
         // By push, with a group that is new.
         Inbox inbox = new Inbox();
@@ -120,18 +123,22 @@ final class Ledger {
             compare("by push", e, received.get(e.getString("id")), wrong);
         }
 
-        // By pull, from the first message on.
+        // By pull, from the first message on. Java's clients ask masters only where a queue ends.
         Map<String, MessageExt> pulled = new LinkedHashMap<>();
-        c.readAll(topic, wanted.size()).forEach(m -> pulled.put(m.getMsgId(), m));
-        for (JSONObject e : wanted.values()) {
-            compare("by pull", e, pulled.get(e.getString("id")), wrong);
+        if (masters) {
+            c.readAll(topic, wanted.size()).forEach(m -> pulled.put(m.getMsgId(), m));
+            for (JSONObject e : wanted.values()) {
+                compare("by pull", e, pulled.get(e.getString("id")), wrong);
+            }
         }
 
-        // By the id that the answer to the send had, and by key.
+        // By the id that the answer to the send had, which is the address of the broker that took it, and by key.
         int n = 0;
         for (JSONObject e : wanted.values()) {
             try {
-                compare("by offset id", e, c.producer().viewMessage(e.getString("offsetId")), wrong);
+                if (masters) {
+                    compare("by offset id", e, c.producer().viewMessage(e.getString("offsetId")), wrong);
+                }
                 if (n++ % 20 == 0) {
                     List<MessageExt> found = c.producer().queryMessage(topic, e.getString("key"), 32, 0, Long.MAX_VALUE).getMessageList();
                     MessageExt hit = found.stream().filter(m -> m.getMsgId().equals(e.getString("id"))).findFirst().orElse(null);

@@ -49,7 +49,11 @@ public final class Main {
                     yield Ledger.send(cluster, args, out);
                 }
                 case "verify-phase" -> {
-                    cluster.start();
+                    if (Boolean.parseBoolean(args.get("masters", "true"))) {
+                        cluster.start();
+                    } else {
+                        cluster.startClients();
+                    }
                     yield Ledger.verify(cluster, args, out);
                 }
                 case "fixture-phase" -> {
