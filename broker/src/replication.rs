@@ -85,6 +85,14 @@ impl OwnCommits {
         }
     }
 
+    /// The master has been told of this offset.
+    fn told(&mut self, group: &str, topic: &str, queue: i32, offset: i64) {
+        let key = (group.to_owned(), topic.to_owned(), queue);
+        if self.0.get(&key) == Some(&offset) {
+            self.0.remove(&key);
+        }
+    }
+
     /// Forgets what the master has already, and gives the rest.
     fn ahead_of(&mut self, master: &ConsumerOffsetTable) -> Vec<(String, String, i32, i64)> {
         self.0.retain(|(group, topic, queue), offset| {
@@ -257,8 +265,12 @@ impl Tables {
                 queue_id,
                 commit_offset,
             });
-            // What was told is forgotten when the master's table shows it.
             self.call(master, update, code).await?;
+            // Told once: who sets progress back at the master is not overruled.
+            self.core
+                .own_commits
+                .lock()
+                .told(&group, &topic, queue_id, commit_offset);
         }
         for (key, queues) in table.offset_table {
             let Some((topic, group)) = key.split_once('@') else {
@@ -310,4 +322,28 @@ fn parse<T: DeserializeOwned>(code: i32, body: &[u8]) -> Result<T, CopyError> {
         code,
         reason: error.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_commits_are_told_where_they_are_ahead_and_only_once() {
+        let mut own = OwnCommits::default();
+        own.note("g", "t", 0, 7);
+        own.note("g", "t", 1, 7);
+        own.note("g", "u", 0, 7);
+        let master: ConsumerOffsetTable =
+            fastjson::from_slice(br#"{"offsetTable":{"t@g":{0:5,1:9}}}"#).unwrap();
+        let mut ahead = own.ahead_of(&master);
+        ahead.sort();
+        let row = |topic: &str| ("g".to_owned(), topic.to_owned(), 0, 7);
+        assert_eq!(ahead, [row("t"), row("u")]);
+        // Meanwhile there was a newer commit.
+        own.note("g", "u", 0, 8);
+        own.told("g", "t", 0, 7);
+        own.told("g", "u", 0, 7);
+        assert_eq!(own.ahead_of(&master), [("g".to_owned(), "u".to_owned(), 0, 8)]);
+    }
 }

@@ -305,3 +305,81 @@ async fn what_a_synchronous_master_acknowledged_is_on_the_slave_after_kill_9() {
     }
     drop(slave);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consumers_far_behind_are_sent_to_the_slave_and_from_there_back() {
+    let master = Rig::start_with(|s| {
+        s.slave_read_enable = true;
+        // All but the very last message is thought to be out of memory.
+        s.access_message_in_memory_max_ratio = 0;
+    })
+    .await;
+    let address = format!("127.0.0.1:{}", master.port + 1);
+    let follower = Rig::start_with(|s| {
+        slave(s);
+        s.slave_read_enable = true;
+        s.ha_master_address = address;
+    })
+    .await;
+    for n in 0..10 {
+        master.peer.send("T", 0, &format!("message {n}")).await;
+    }
+    eventually("the slave has all", async || {
+        follower.peer.pull_code("T").await == 0 && follower.peer.max_offset("T", 0).await == 10
+    })
+    .await;
+    let behind = master.peer.pull("T", 0, 0).await;
+    assert_eq!((behind.code, behind.header.suggest_which_broker_id), (0, 1));
+    // The slave has it in memory, and sends the consumer back for what comes next.
+    let read = follower.peer.pull("T", 0, 0).await;
+    assert_eq!((read.code, read.header.suggest_which_broker_id), (0, 0));
+    assert_eq!(read.bodies[0], "message 0");
+    assert_eq!(behind.bodies[0], "message 0");
+    // Without slaveReadEnable nobody is sent there, and the slave serves who comes all the same.
+    let change =
+        Command::request(request::UPDATE_BROKER_CONFIG).with_body(b"slaveReadEnable=false".as_slice());
+    for side in [&master, &follower] {
+        side.peer.ok(change.clone()).await;
+        let pulled = side.peer.pull("T", 0, 0).await;
+        assert_eq!((pulled.code, pulled.header.suggest_which_broker_id), (0, 0));
+    }
+    follower.stop().await;
+    master.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn progress_made_at_the_slave_comes_back_to_the_master() {
+    let mut master = Rig::start().await;
+    let address = format!("127.0.0.1:{}", master.port + 1);
+    let follower = Rig::start_with(|s| {
+        slave(s);
+        s.ha_master_address = address;
+    })
+    .await;
+    for n in 0..20 {
+        master.peer.send("T", 0, &format!("message {n}")).await;
+    }
+    master.peer.ok(update(4)).await;
+    eventually("offsets are copied", async || offset(&follower.peer).await == 4).await;
+    eventually("the log is copied", async || {
+        follower.peer.max_offset("T", 0).await == 20
+    })
+    .await;
+    master.stop_in_place().await;
+    // The consumer goes on at the slave.
+    assert_eq!(follower.peer.drain("T", 0, 4, 11).await[10], "message 14");
+    follower.peer.ok(update(15)).await;
+    master.start_again().await;
+    eventually("the master knows", async || offset(&master.peer).await == 15).await;
+    // What was told once is not told again: someone who sets progress back at the master is not overruled.
+    master.peer.ok(create("U", 1, 6)).await;
+    eventually("another copy", async || follower.peer.pull_code("U").await != 17).await;
+    master.peer.ok(update(2)).await;
+    master.peer.ok(create("V", 1, 6)).await;
+    eventually("another copy", async || follower.peer.pull_code("V").await != 17).await;
+    master.peer.ok(create("W", 1, 6)).await;
+    eventually("another copy", async || follower.peer.pull_code("W").await != 17).await;
+    assert_eq!(offset(&master.peer).await, 2);
+    follower.stop().await;
+    master.stop().await;
+}

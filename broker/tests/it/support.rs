@@ -270,6 +270,11 @@ impl Rig {
     }
 
     pub(crate) async fn restart(&mut self) {
+        self.stop_in_place().await;
+        self.start_again().await;
+    }
+
+    pub(crate) async fn stop_in_place(&mut self) {
         assert!(
             self.running.take().unwrap().shutdown().await,
             "the stop was not clean"
@@ -278,18 +283,15 @@ impl Rig {
             !self.dir.path().join("abort").exists(),
             "an abort file after a clean stop"
         );
+    }
+
+    /// With the settings that all start with.
+    pub(crate) async fn start_again(&mut self) {
         let settings = settings(self.dir.path(), self.port);
         self.running = Some(Broker::start(settings).await.unwrap());
     }
 
     pub(crate) async fn stop(mut self) {
-        assert!(
-            self.running.take().unwrap().shutdown().await,
-            "the stop was not clean"
-        );
-        assert!(
-            !self.dir.path().join("abort").exists(),
-            "an abort file after a clean stop"
-        );
+        self.stop_in_place().await;
     }
 }
