@@ -89,6 +89,14 @@ many-clients: ## a broker with 5,000 connections and 2,000 consumer groups
 	ulimit -n $$(ulimit -Hn); FERROMQ_CONNECTIONS=5000 FERROMQ_GROUPS=2000 \
 		cargo test -p ferromq-broker --test it many:: -- --nocapture
 
+.PHONY: bench-client
+bench-client: ## our client beside Java's in one run: processor time a message; wants a quiet machine
+	@e2e/java/build.sh
+	cargo build --release -p ferromq-broker -p ferromq-namesrv
+	FERROMQ_BIN_DIR=$(CURDIR)/target/release \
+		JAVA_HEAP=1g JAVA_FLAGS="-XX:+UseG1GC -XX:MaxDirectMemorySize=512m" \
+		cargo bench -p ferromq-e2e --features interop --bench clients
+
 .PHONY: fmt
 fmt: ## format the code
 	cargo fmt --all

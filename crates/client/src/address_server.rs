@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use ferromq_remoting::{Client as Remoting, NameServers};
+use ferromq_remoting::NameServers;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Pause between two questions, and the shorter one while there is no list at all.
-const EVERY: (Duration, Duration) = (Duration::from_mins(2), Duration::from_secs(2));
+/// Longest pause between two questions while there is no list at all.
+const SOON: Duration = Duration::from_secs(2);
 /// Time for one question.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Longest answer.
@@ -18,7 +18,7 @@ const LONGEST: u64 = 64 * 1024;
 pub(crate) struct AddressServer {
     pub(crate) url: String,
     pub(crate) names: NameServers,
-    pub(crate) remoting: Remoting,
+    pub(crate) every: Duration,
 }
 
 impl AddressServer {
@@ -26,12 +26,13 @@ impl AddressServer {
     pub(crate) async fn keep(self) {
         loop {
             self.ask().await;
-            let pause = if self.names.is_empty() { EVERY.1 } else { EVERY.0 };
+            let none = self.names.is_empty();
+            let pause = if none { self.every.min(SOON) } else { self.every };
             tokio::time::sleep(pause).await;
         }
     }
 
-    /// Asks once and takes over the list; closes connections to servers that left it.
+    /// Asks once and takes over the list.
     pub(crate) async fn ask(&self) {
         let list = match tokio::time::timeout(PATIENCE, get(&self.url)).await {
             Ok(Ok(list)) => list,
@@ -54,16 +55,11 @@ impl AddressServer {
         if list == self.names.text() {
             return;
         }
-        let before = self.names.resolve().await;
         if let Err(error) = self.names.set(&list) {
             tracing::warn!(url = self.url, %error, "the name server list cannot be read; the old one stays");
             return;
         }
         tracing::info!(list, "the name servers are now others");
-        let now = self.names.resolve().await;
-        for gone in before.iter().filter(|address| !now.contains(address)) {
-            self.remoting.disconnect(&gone.to_string());
-        }
     }
 }
 

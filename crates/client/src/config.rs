@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferromq_remoting::{ClientTls, RpcHook};
+use ferromq_protocol::Command;
+use ferromq_protocol::acl::{self, Credentials};
+use ferromq_remoting::{ClientTls, HookRefusal, RpcHook};
 
 use crate::trace::TraceConfig;
 
@@ -35,12 +37,16 @@ pub struct ClientConfig {
     /// Default 30 s.
     pub heartbeat: Duration,
     /// URL of an HTTP server whose answer is the name server list, such as
-    /// `http://jmenv.tbsite.net:8080/rocketmq/nsaddr`. Asked at the start and every two minutes; used where
+    /// `http://address-server:8080/rocketmq/nsaddr`. Asked at the start and again and again; used where
     /// `name_servers` is empty. Default: none.
     pub address_server: Option<String>,
+    /// Pause between two questions to the address server. Default 2 min.
+    pub address_refresh: Duration,
     /// Encryption of all connections; `None`, the default: plain.
     pub tls: Option<ClientTls>,
-    /// Hooks that see each request before it is sent, such as one that signs for access control.
+    /// Account that signs each request, for brokers with access control. Default: none.
+    pub credentials: Option<Credentials>,
+    /// Hooks that see each request before it is signed and sent.
     pub hooks: Vec<Arc<dyn RpcHook>>,
     /// Put before the names of topics and groups, so that tenants do not meet. Default: none.
     pub namespace: Option<String>,
@@ -55,6 +61,7 @@ impl fmt::Debug for ClientConfig {
             .field("address_server", &self.address_server)
             .field("client_id", &self.client_id)
             .field("tls", &self.tls)
+            .field("credentials", &self.credentials)
             .field("hooks", &self.hooks.len())
             .field("namespace", &self.namespace)
             .field("trace", &self.trace)
@@ -72,7 +79,9 @@ impl Default for ClientConfig {
             route_refresh: Duration::from_secs(30),
             heartbeat: Duration::from_secs(30),
             address_server: None,
+            address_refresh: Duration::from_mins(2),
             tls: None,
+            credentials: None,
             hooks: Vec::new(),
             namespace: None,
             trace: None,
@@ -110,6 +119,13 @@ impl ClientConfig {
         self
     }
 
+    /// Signs each request with an account's secret, see [`Credentials`].
+    #[must_use]
+    pub fn with_credentials(mut self, credentials: Credentials) -> Self {
+        self.credentials = Some(credentials);
+        self
+    }
+
     /// Adds a hook that sees each request before it is sent.
     #[must_use]
     pub fn with_hook(mut self, hook: Arc<dyn RpcHook>) -> Self {
@@ -129,6 +145,27 @@ impl ClientConfig {
     pub fn with_trace(mut self) -> Self {
         self.trace = Some(TraceConfig::default());
         self
+    }
+}
+
+/// Signs requests; the last of all hooks.
+struct Signer(Credentials);
+
+impl RpcHook for Signer {
+    fn before(&self, _: &str, request: &mut Command) -> Result<(), HookRefusal> {
+        acl::sign(request, &self.0);
+        Ok(())
+    }
+}
+
+impl ClientConfig {
+    /// All hooks in their order.
+    pub(crate) fn all_hooks(&self) -> Vec<Arc<dyn RpcHook>> {
+        let mut hooks = self.hooks.clone();
+        if let Some(credentials) = &self.credentials {
+            hooks.push(Arc::new(Signer(credentials.clone())));
+        }
+        hooks
     }
 }
 

@@ -49,8 +49,11 @@ pub mod route;
 mod route_cache;
 pub mod trace;
 
+pub use ferromq_protocol::acl::Credentials;
 pub use ferromq_protocol::body::{MessageModel, MessageQueue};
 pub use ferromq_protocol::compress::Kind as Compression;
+
+pub use ferromq_remoting::{ClientTls, ClientTlsSettings, HookRefusal, RpcHook};
 
 pub use client::Client;
 pub use config::ClientConfig;

@@ -35,9 +35,12 @@ struct Shared {
     names: Option<NameServers>,
     /// Of the HTTP server that gives the list.
     url: Option<String>,
+    address_refresh: Duration,
     call_timeout: Duration,
     hedge_after: Duration,
     preferred: Mutex<Option<String>>,
+    /// Name servers at the last look.
+    known: Mutex<Vec<String>>,
 }
 
 impl Link {
@@ -51,16 +54,18 @@ impl Link {
         let names = (!text.is_empty() || url.is_some()).then_some(parsed);
         let remoting = RemotingConfig {
             tls: config.tls.clone(),
-            hooks: config.hooks.clone(),
+            hooks: config.all_hooks(),
             ..RemotingConfig::default()
         };
         let shared = Shared {
             remoting: Remoting::new(remoting, dispatch),
             names,
             url,
+            address_refresh: config.address_refresh,
             call_timeout: config.call_timeout,
             hedge_after: config.hedge_after,
             preferred: Mutex::new(None),
+            known: Mutex::default(),
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -72,7 +77,7 @@ impl Link {
         Some(AddressServer {
             url: self.shared.url.clone()?,
             names: self.shared.names.clone()?,
-            remoting: self.shared.remoting.clone(),
+            every: self.shared.address_refresh,
         })
     }
 
@@ -136,6 +141,11 @@ impl Link {
                 address: names.text(),
                 reason: "no address was found for any of these names".into(),
             });
+        }
+        // One that left the list may live on, with nothing to tell.
+        let before = std::mem::replace(&mut *self.shared.known.lock(), addresses.clone());
+        for gone in before.iter().filter(|address| !addresses.contains(address)) {
+            self.shared.remoting.disconnect(gone);
         }
         let preferred = self.shared.preferred.lock().clone();
         if let Some(at) = preferred.and_then(|p| addresses.iter().position(|a| *a == p)) {

@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 use ferromq_protocol::body::ResetOffsetBody;
 use ferromq_protocol::fastjson;
-use futures::{StreamExt, stream};
+use futures::future::join_all;
 use parking_lot::Mutex;
 
 use crate::MessageQueue;
 use crate::error::{ClientError, Result};
 use crate::fetch::Fetcher;
 
-/// Brokers asked at the same time.
+/// Questions to one broker at the same time.
 const AT_ONCE: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
@@ -176,23 +176,46 @@ impl OffsetStore {
                 }
             }
             Place::Broker { fetcher, group } => {
-                let mut stores = Vec::new();
+                let mut by_broker: BTreeMap<&str, Vec<(&MessageQueue, i64)>> = BTreeMap::new();
                 for queue in queues {
                     let known = self.known.lock().get(queue).copied();
                     if let Some(known) = known.filter(|known| known.changed) {
-                        stores.push(self.tell(fetcher, group, queue, known.offset));
+                        let of_broker = by_broker.entry(&queue.broker_name).or_default();
+                        of_broker.push((queue, known.offset));
                     }
                 }
-                let mut stores = stream::iter(stores).buffer_unordered(AT_ONCE);
-                let mut result = Ok(());
-                while let Some(told) = stores.next().await {
-                    if result.is_ok() {
-                        result = told;
-                    }
+                let mut brokers = Vec::new();
+                for queues in by_broker.into_values() {
+                    brokers.push(self.tell_broker(fetcher, group, queues));
                 }
-                result
+                join_all(brokers).await.into_iter().collect()
             }
         }
+    }
+
+    /// Tells one broker. When it cannot be reached the rest waits for the next time, and no other broker for it.
+    async fn tell_broker(
+        &self,
+        fetcher: &Fetcher,
+        group: &str,
+        queues: Vec<(&MessageQueue, i64)>,
+    ) -> Result<()> {
+        let mut result = Ok(());
+        for some in queues.chunks(AT_ONCE) {
+            let mut tells = Vec::new();
+            for (queue, offset) in some {
+                tells.push(self.tell(fetcher, group, queue, *offset));
+            }
+            for told in join_all(tells).await {
+                if result.is_ok() {
+                    result = told;
+                }
+            }
+            if result.as_ref().is_err_and(ClientError::is_unreachable) {
+                break;
+            }
+        }
+        result
     }
 
     async fn tell(&self, fetcher: &Fetcher, group: &str, queue: &MessageQueue, offset: i64) -> Result<()> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ferromq_protocol::body::{LockBatchRequestBody, LockBatchResponseBody};
@@ -273,6 +274,7 @@ impl Core {
         tracing::info!(group = self.group, ?queue, "the queue is given up");
         if !ours {
             held.set_locked(false);
+            held.lost.store(true, Ordering::SeqCst);
         }
         if self.order == Order::PerQueue {
             self.leaving.lock().insert(queue.clone());
@@ -287,11 +289,14 @@ impl Core {
 
     /// The last call of the listener for a queue in order is over.
     async fn left(&self, held: &Held) {
-        let locked = held.is_locked();
         held.cache.lock().drop_all();
-        self.store_and_forget(&held.queue).await;
-        if locked && self.is_clustering() {
-            self.unlock(std::slice::from_ref(&held.queue)).await;
+        if held.lost.load(Ordering::SeqCst) {
+            self.offsets.forget(&held.queue);
+        } else {
+            self.store_and_forget(&held.queue).await;
+            if self.is_clustering() {
+                self.unlock(std::slice::from_ref(&held.queue)).await;
+            }
         }
         self.leaving.lock().remove(&held.queue);
         self.wake.notify_one();

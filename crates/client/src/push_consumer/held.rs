@@ -1,6 +1,6 @@
 //! One queue that a consumer holds.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -28,6 +28,8 @@ pub(super) struct Held {
     /// The queue is to be given up.
     pub(super) stop: CancellationToken,
     locked: Mutex<Option<Instant>>,
+    /// The broker gave the lock to another member, who may be further on.
+    pub(super) lost: AtomicBool,
     pub(super) last_pull: AtomicI64,
     pub(super) last_consume: AtomicI64,
 }
@@ -42,6 +44,7 @@ impl Held {
             moved: Notify::new(),
             stop,
             locked: Mutex::default(),
+            lost: AtomicBool::new(false),
             last_pull: AtomicI64::new(now_millis()),
             last_consume: AtomicI64::new(now_millis()),
         }

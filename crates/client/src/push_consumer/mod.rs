@@ -122,6 +122,10 @@ struct Guard(Arc<Core>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        if self.0.stop.is_cancelled() {
+            // It was shut down, and the group may have a new consumer here.
+            return;
+        }
         self.0.stop.cancel();
         self.0.client.drop_consumer(&self.0.group);
         self.0.client.inner().callbacks.remove_consumer(&self.0.group);

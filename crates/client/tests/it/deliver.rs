@@ -348,6 +348,65 @@ async fn the_list_of_name_servers_comes_from_an_http_server() {
 }
 
 #[tokio::test]
+async fn a_server_that_leaves_the_list_is_let_go() {
+    let cluster = Cluster::start(&["a"], 1);
+    let old = FakeNames::start();
+    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", server.local_addr().unwrap());
+    let lists = [old.running.address, cluster.names.running.address];
+    let serve = async move {
+        for list in lists.iter().chain([&lists[1]; 20]) {
+            let (mut stream, _) = server.accept().await.unwrap();
+            let mut asked = [0; 512];
+            assert!(stream.read(&mut asked).await.unwrap() > 0);
+            // An answer that is no list changes nothing.
+            let answer = format!("HTTP/1.0 200 OK\r\n\r\n{list}");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    };
+    let config = ClientConfig {
+        name_servers: String::new(),
+        address_server: Some(url),
+        address_refresh: Duration::from_millis(50),
+        ..ClientConfig::default()
+    };
+    let client = Client::start(config).unwrap();
+    let consumer = client.pull_consumer("G");
+    let find = async {
+        // The old one has empty tables.
+        while consumer.queues("T").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = serve => panic!("asked more often than enough"),
+        () = within("the route from the new one", find) => {}
+    }
+    assert!(!old.asked(request::GET_ROUTEINFO_BY_TOPIC).is_empty());
+    client.shutdown().await;
+}
+
+#[tokio::test]
+async fn requests_are_signed_for_access_control() {
+    let cluster = Cluster::start(&["a"], 1);
+    let credentials = ferromq_client::Credentials::new("account", "a secret of some length");
+    let client = Client::start(cluster.config().with_credentials(credentials)).unwrap();
+    client
+        .producer(config())
+        .send(Message::new("T", "x"))
+        .await
+        .unwrap();
+    let sends = cluster.broker("a").asked(request::SEND_MESSAGE_V2);
+    let routes = cluster.names.asked(request::GET_ROUTEINFO_BY_TOPIC);
+    for asked in sends.iter().chain(&routes) {
+        assert_eq!(asked.ext.get("AccessKey"), Some("account"));
+        let wanted = ferromq_protocol::acl::signature(&asked.ext, &asked.body, "a secret of some length");
+        assert_eq!(asked.ext.get("Signature"), Some(wanted.as_str()));
+    }
+    client.shutdown().await;
+}
+
+#[tokio::test]
 async fn lite_pulls_hand_out_seek_and_commit() {
     let cluster = Cluster::start(&["a"], 2);
     let client = cluster.client();

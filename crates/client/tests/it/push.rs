@@ -630,6 +630,29 @@ async fn topics_come_and_go_and_the_retries_stay() {
 }
 
 #[tokio::test]
+async fn a_group_can_be_joined_again_while_the_old_handle_lives() {
+    let cluster = Cluster::start(&["a"], 1);
+    let client = cluster.client();
+    let listener = |_| async { Outcome::Done };
+    let first = PushConsumer::start(&client, config("G"), listener).await.unwrap();
+    first.shutdown().await.unwrap();
+    let second = PushConsumer::start(&client, config("G"), listener).await.unwrap();
+    drop(first);
+    wait_for("its queue", || {
+        second.queues().iter().any(|queue| queue.topic == "T")
+    })
+    .await;
+    send(&client, 0..1).await;
+    wait_for("its message", || second.stats().consumed == 1).await;
+    client.shutdown().await;
+    let last = cluster.broker("a").heartbeats().pop().unwrap();
+    assert_eq!(
+        last.consumer_data_set[0].group_name, "G",
+        "the old handle took nobody off"
+    );
+}
+
+#[tokio::test]
 async fn settings_that_cannot_be_are_told() {
     let cluster = Cluster::start(&["a"], 1);
     let client = cluster.client();

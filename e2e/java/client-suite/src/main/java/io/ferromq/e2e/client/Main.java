@@ -14,6 +14,7 @@ import java.nio.charset.StandardCharsets;
  * and writes what was acknowledged. {@code verify-phase --namesrv ADDR --ledger FILE}: wants all of it back.
  * {@code fixture-phase --namesrv ADDR --messages FILE --manifest FILE}: wants what a sample store is known to hold.
  * {@code member --namesrv ADDR --group G --topic T}: consumes as one member of a group, see {@link Member}.
+ * {@code load --namesrv ADDR}: processor time per message, see {@link Load}.
  */
 public final class Main {
     private Main() {
@@ -61,6 +62,10 @@ public final class Main {
                     yield Fixture.verify(cluster, args, out);
                 }
                 case "member" -> Member.run(cluster, args, out);
+                case "load" -> {
+                    cluster.start();
+                    yield Load.run(cluster, args, out);
+                }
                 default -> throw new IllegalArgumentException("no phase is named " + what);
             };
         }
