@@ -159,10 +159,10 @@ fn rust(names: &str, run: &str, count: u64, size: u64) -> anyhow::Result<Cost> {
     let (before, already) = (cpu_micros()?, seen.load(Ordering::Relaxed));
     until(2 * count);
     let rest = (2 * count).saturating_sub(already).max(1);
-    let consumed = (cpu_micros()? - before) as f64 / rest as f64;
+    let each = (cpu_micros()? - before) as f64 / rest as f64;
     runtime.block_on(consumer.shutdown())?;
     runtime.block_on(client.shutdown());
-    Ok(Cost { sent, consumed })
+    Ok(Cost { sent, consumed: each })
 }
 
 async fn send_all(client: &Client, topic: &str, count: u64, size: u64) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ferromq_client::admin::TopicConfig;
@@ -12,6 +12,7 @@ use ferromq_client::{
     Client, ClientConfig, Delivery, Filter, Message, MessageQueue, Outcome, Producer, ProducerConfig,
     PushConsumer, PushConsumerConfig, SendReceipt, StartFrom,
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -55,18 +56,16 @@ fn what_java_sends_rust_reads() {
         let listener = move |delivery: Delivery| {
             for message in &delivery.messages {
                 let sum = hex(&message.body().expect("the body can be read"));
-                noted.lock().expect("lock").insert(message.message_id(), sum);
+                noted.lock().insert(message.message_id(), sum);
             }
             async { Outcome::Done }
         };
         let consumer = rust
             .runtime
             .block_on(PushConsumer::start(&rust.client, config, listener))?;
-        wait_until("all that Java sent", || {
-            Ok(seen.lock().expect("lock").len() >= wanted.len())
-        })?;
+        wait_until("all that Java sent", || Ok(seen.lock().len() >= wanted.len()))?;
         for (id, line) in &wanted {
-            let seen = seen.lock().expect("lock");
+            let seen = seen.lock();
             anyhow::ensure!(
                 seen.get(id).map(String::as_str) == line["sha256"].as_str(),
                 "{line} came otherwise"
@@ -104,13 +103,12 @@ fn order_survives_panics_and_restarts_of_the_broker() {
             async move {
                 let message = &delivery.messages[0];
                 let place = (message.queue_id, message.queue_offset);
-                if message.queue_offset % 7 == 3 && panics.lock().expect("lock").insert(place) {
-                    panic!("a listener that panics once for this message");
-                }
+                let first = message.queue_offset % 7 == 3 && panics.lock().insert(place);
+                assert!(!first, "a listener that panics once for this message");
                 // Slower than the messages come.
                 tokio::time::sleep(Duration::from_millis(2)).await;
                 let body = String::from_utf8_lossy(&message.body().expect("a body")).into_owned();
-                noted.lock().expect("lock").push((place.0, place.1, body));
+                noted.lock().push((place.0, place.1, body));
                 Outcome::Done
             }
         };
@@ -131,11 +129,11 @@ fn order_survives_panics_and_restarts_of_the_broker() {
             broker.start(Kind::Ours)?;
         }
         wait_until("all that was sent", || {
-            let seen = seen.lock().expect("lock");
+            let seen = seen.lock();
             Ok(seen.iter().map(|seen| &seen.2).collect::<BTreeSet<_>>().len() == 180)
         })?;
         rust.runtime.block_on(consumer.shutdown())?;
-        in_order(&seen.lock().expect("lock"))?;
+        in_order(&seen.lock())?;
         rust.end();
         broker.stop(Kind::Ours)
     });
@@ -380,13 +378,13 @@ fn share(dir: &Path, kind: Kind) -> anyhow::Result<()> {
         })
     };
     let producer = rust.producer("shared_p");
-    let mut sent = BTreeSet::new();
+    let mut wanted = BTreeSet::new();
     let mut send = |round: &str| -> anyhow::Result<()> {
         for n in 0..50 {
             let body = format!("{round}-{n}");
             rust.runtime
                 .block_on(producer.send(Message::new(topic, body.clone())))?;
-            sent.insert(body);
+            wanted.insert(body);
         }
         Ok(())
     };
@@ -412,12 +410,12 @@ fn share(dir: &Path, kind: Kind) -> anyhow::Result<()> {
     send("after a leave and a crash")?;
     shared("all queues at one member again", &[&first], &[])?;
     wait_until("every message at some member", || {
-        let mut got = seen.lock().expect("lock").clone();
+        let mut got = seen.lock().clone();
         let bodies = printed(&java_one, "got").into_iter();
         got.extend(bodies.filter_map(|line| line["got"].as_str().map(str::to_owned)));
-        Ok(sent.is_subset(&got))
+        Ok(wanted.is_subset(&got))
     })?;
-    anyhow::ensure!(!printed(&java_one, "got").is_empty() && !seen.lock().expect("lock").is_empty());
+    anyhow::ensure!(!printed(&java_one, "got").is_empty() && !seen.lock().is_empty());
     rust.runtime.block_on(first.consumer.shutdown())?;
     rust.runtime.block_on(first.client.shutdown());
     rust.end();
