@@ -97,6 +97,11 @@ bench-client: ## our client beside Java's in one run: processor time a message; 
 		JAVA_HEAP=1g JAVA_FLAGS="-XX:+UseG1GC -XX:MaxDirectMemorySize=512m" \
 		cargo bench -p ferromq-e2e --features interop --bench clients
 
+.PHONY: bench-namesrv
+bench-namesrv: ## our name server beside Java's with 1,000 brokers and 10,000 clients; wants a quiet machine
+	@e2e/java/build.sh
+	JAVA_HEAP=4g JAVA_FLAGS="-XX:+UseG1GC" cargo bench -p ferromq-namesrv --bench scale
+
 .PHONY: fmt
 fmt: ## format the code
 	cargo fmt --all

@@ -8,10 +8,12 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use ferromq_daemon::settings::Notes;
 use ferromq_daemon::{Options, Properties, settings};
+use ferromq_remoting::{AddressServer, address_server};
 use ferromq_store::{BrokerRole, DelayLevels, FlushMode, StoreConfig};
 use parking_lot::RwLock;
 
@@ -22,6 +24,14 @@ settings! {
     pub struct BrokerSettings {
         /// Name servers, `host:port` with `;` between them. A DNS name stands for all its addresses.
         namesrv_addr: String = String::new(), "namesrvAddr", important: true;
+        /// Whether an address server is asked for the name servers when namesrvAddr is empty.
+        fetch_namesrv_addr_by_address_server: bool = false, "fetchNamesrvAddrByAddressServer", important: true;
+        /// The address server, `host` or `host:port` (default 8080).
+        rmq_address_server_domain: String = address_server::DEFAULT_DOMAIN.to_owned(), "rmqAddressServerDomain";
+        /// Last part of its path, `http://DOMAIN/rocketmq/SUBGROUP`.
+        rmq_address_server_sub_group: String = address_server::DEFAULT_SUB_GROUP.to_owned(), "rmqAddressServerSubGroup";
+        /// How often the address server is asked again.
+        fetch_namesrv_addr_interval: u64 = 120_000, "fetchNamesrvAddrInterval", range: 100..=86_400_000, unit: "ms";
         /// Address that clients are told. Empty: the first that is not a loopback address.
         broker_ip1: String = String::new(), "brokerIP1", important: true;
         /// Address that replicas are told. Empty: brokerIP1.
@@ -244,7 +254,6 @@ settings! {
     }
     without_effect {
         "brokerConfigPath" = "", "haListenPort" = "10912",
-        "rmqAddressServerDomain" = "jmenv.tbsite.net", "rmqAddressServerSubGroup" = "nsaddr",
         "sendMessageThreadPoolNums" = "4", "putMessageFutureThreadPoolNums" = "4",
         "pullMessageThreadPoolNums" = "20", "processReplyMessageThreadPoolNums" = "20",
         "queryMessageThreadPoolNums" = "10", "adminBrokerThreadPoolNums" = "16",
@@ -291,8 +300,6 @@ settings! {
             "this broker keeps its own log and does not take part in DLedger groups; remove the key",
         "messageStorePlugIn" unless "": "Java classes cannot be loaded into this broker; remove the key",
         "useTLS" unless "false": "the broker's outgoing connections are encrypted by -Dtls.enable=true, or by tls.enable=true in the file that -Dtls.config.file names",
-        "fetchNamesrvAddrByAddressServer" unless "false":
-            "lists of name servers from an address server are not part of this version; set namesrvAddr",
         "enableConsumeQueueExt" unless "false": "consume queue extensions are not part of this version; remove the key",
     }
 }
@@ -301,8 +308,10 @@ settings! {
 pub(crate) type SharedSettings = Arc<RwLock<Arc<BrokerSettings>>>;
 
 /// Java system properties that are understood with `-D`, beside any settings key.
-const DEFINES: [&str; 5] = [
+const DEFINES: [&str; 7] = [
     "rocketmq.namesrv.addr",
+    "rocketmq.namesrv.domain",
+    "rocketmq.namesrv.domain.subgroup",
     "user.home",
     "namesrv.listenPort",
     "rocketmq.home.dir",
@@ -318,6 +327,12 @@ impl BrokerSettings {
         let mut settings = Self::default();
         if let Some(list) = options.default_namesrv(env_namesrv) {
             settings.namesrv_addr = list;
+        }
+        if let Some(domain) = options.define("rocketmq.namesrv.domain") {
+            domain.clone_into(&mut settings.rmq_address_server_domain);
+        }
+        if let Some(group) = options.define("rocketmq.namesrv.domain.subgroup") {
+            group.clone_into(&mut settings.rmq_address_server_sub_group);
         }
         let mut notes = Notes::default();
         if let Some(path) = &options.config {
@@ -423,6 +438,19 @@ impl BrokerSettings {
     /// # Errors
     /// The list cannot be understood.
     pub(crate) fn name_servers(&self) -> anyhow::Result<ferromq_remoting::NameServers> {
+        if self.fetch_namesrv_addr_by_address_server && self.namesrv_addr.trim().is_empty() {
+            let (domain, group) = (
+                &self.rmq_address_server_domain,
+                &self.rmq_address_server_sub_group,
+            );
+            let server = AddressServer::new(domain, group, None).with_context(|| {
+                format!(
+                    "rmqAddressServerDomain={domain} with rmqAddressServerSubGroup={group} is not possible"
+                )
+            })?;
+            let every = Duration::from_millis(self.fetch_namesrv_addr_interval);
+            return Ok(ferromq_remoting::NameServers::from_address_server(server, every));
+        }
         ferromq_remoting::NameServers::parse(&self.namesrv_addr).with_context(|| {
             format!(
                 "namesrvAddr={} is not possible: write host:port with ; between them",

@@ -97,12 +97,14 @@ pub(crate) fn table(core: &Core, now: i64) -> KvTable {
 
     set("commitLogMinOffset", figures.log_min.to_string());
     set("commitLogMaxOffset", figures.log_max.to_string());
+    let log_dir = core.store.config().commit_log_dir();
     set("commitLogDiskRatio", format!("{:?}", figures.log_disk_ratio));
-    set("consumeQueueDiskRatio", format!("{:?}", figures.queue_disk_ratio));
     set(
-        "commitLogDirCapacity",
-        capacity(&core.store.config().commit_log_dir()),
+        &format!("commitLogDiskRatio_{}", log_dir.display()),
+        format!("{:?}", figures.log_disk_ratio),
     );
+    set("consumeQueueDiskRatio", format!("{:?}", figures.queue_disk_ratio));
+    set("commitLogDirCapacity", capacity(&log_dir));
     set("dispatchBehindBytes", figures.dispatch_behind.to_string());
     set("dispatchMaxBuffer", "0".to_owned());
     set(

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use ferromq_remoting::address_server;
+
 ferromq_daemon::settings! {
     /// Settings of the name server.
     pub struct NamesrvSettings {
@@ -27,6 +29,21 @@ ferromq_daemon::settings! {
         connection_buffer_bytes: u64 = 0, "connectionBufferBytes", range: 0..=1_099_511_627_776, unit: "bytes";
         /// Time after the start until /readyz says yes, for brokers to register; 0 outside Kubernetes.
         warm_up_millis: u64 = 0, "warmUpMillis", range: 0..=600_000, unit: "ms";
+        /// Name servers that clients and brokers find at /rocketmq/nsaddr of httpPort, `host:port` with ; between; empty is
+        /// no such page.
+        address_list: String = String::new(), "addressList", live: true;
+        /// Whether the route of a topic that is unknown here is asked for at the name servers of another environment.
+        cluster_test: bool = false, "clusterTest";
+        /// Name of that environment, a unit of the address server.
+        product_env_name: String = "center".to_owned(), "productEnvName";
+        /// Name servers of that environment; empty asks the address server for its list.
+        product_env_namesrv_addr: String = String::new(), "productEnvNamesrvAddr";
+        /// The address server, `host` or `host:port` (default 8080).
+        rmq_address_server_domain: String = address_server::DEFAULT_DOMAIN.to_owned(), "rmqAddressServerDomain";
+        /// Last part of its path, `http://DOMAIN/rocketmq/SUBGROUP`.
+        rmq_address_server_sub_group: String = address_server::DEFAULT_SUB_GROUP.to_owned(), "rmqAddressServerSubGroup";
+        /// Names of brokers, with ; between: once each of them has registered a master, /readyz does not wait longer.
+        expected_brokers: String = String::new(), "expectedBrokers";
         /// Log level: error, warn, info, debug, trace, or target=level pairs.
         log_level: String = "info".to_owned(), "logLevel", live: true;
         /// Log format: text or json.
@@ -34,7 +51,6 @@ ferromq_daemon::settings! {
     }
     without_effect {
         "rocketmqHome" = "",
-        "productEnvName" = "center",
         "serverWorkerThreads" = "8",
         "serverCallbackExecutorThreads" = "0",
         "serverSelectorThreads" = "3",
@@ -46,9 +62,6 @@ ferromq_daemon::settings! {
         "writeBufferLowWaterMark" = "0",
         "serverPooledByteBufAllocatorEnable" = "true",
         "useEpollNativeSelector" = "false",
-    }
-    refused {
-        "clusterTest" unless "false": "looking unknown topics up in another environment is not supported",
     }
 }
 
@@ -81,10 +94,7 @@ mod tests {
             "rocketmqHome=/opt/rocketmq\nlistenPort=10000\nserverWorkerThreads=16\nclusterTest=false\n";
         let (settings, notes) = NamesrvSettings::from_properties(&Properties::parse(file).unwrap()).unwrap();
         assert_eq!(settings.listen_port, 10_000);
-        assert_eq!(
-            notes.without_effect,
-            ["rocketmqHome", "serverWorkerThreads", "clusterTest"]
-        );
+        assert_eq!(notes.without_effect, ["rocketmqHome", "serverWorkerThreads"]);
         assert!(notes.unknown.is_empty());
     }
 

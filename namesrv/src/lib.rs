@@ -7,12 +7,14 @@
 //! * [`kv_config`]: key-value configuration, saved durably
 //! * [`config`], the settings
 //! * [`processor`]: the request codes
+//! * `other_environment`: routes that are asked for elsewhere
 //! * [`server`]: start, liveness scan, stop
 
 #![forbid(unsafe_code)]
 
 pub mod config;
 pub mod kv_config;
+mod other_environment;
 pub mod processor;
 pub mod route_table;
 pub mod server;

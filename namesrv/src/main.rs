@@ -43,6 +43,21 @@ fn start() -> anyhow::Result<()> {
         let file: &Path = file;
         settings.config_store_path = file.to_string_lossy().into_owned();
     }
+    // Where Java's programs look for name servers; here, those of the other environment.
+    if let Some(list) = options.default_namesrv(std::env::var("NAMESRV_ADDR").ok()) {
+        settings.product_env_namesrv_addr = list;
+    }
+    for (define, place) in [
+        ("rocketmq.namesrv.domain", &mut settings.rmq_address_server_domain),
+        (
+            "rocketmq.namesrv.domain.subgroup",
+            &mut settings.rmq_address_server_sub_group,
+        ),
+    ] {
+        if let Some(value) = options.define(define) {
+            value.clone_into(place);
+        }
+    }
     let notes = settings
         .apply(&options.load_config()?)
         .context("impossible settings")?;

@@ -24,7 +24,9 @@ use tokio::time::Instant;
 
 use crate::config::NamesrvSettings;
 use crate::kv_config::{KvConfig, ORDER_TOPIC_CONFIG};
+use crate::other_environment::OtherEnvironment;
 use crate::route_table::{Registration, RouteTable, UnitTopics};
+use crate::server::StartError;
 
 /// From this version on (3.0.11) the body of a registration is a whole one; before it is the topic table.
 const WHOLE_BODY_SINCE: i32 = 37;
@@ -37,6 +39,8 @@ pub(crate) struct Core {
     pub(crate) kv: KvConfig,
     pub(crate) settings: RwLock<NamesrvSettings>,
     pub(crate) started: Instant,
+    /// Where routes are asked for that are not known here.
+    other: Option<OtherEnvironment>,
     /// Connections that brokers registered over.
     channels: Mutex<HashMap<u64, Conn>>,
     log: Option<logging::Handle>,
@@ -115,11 +119,24 @@ struct Requests(Arc<Core>);
 
 impl Handler for Requests {
     fn handle(&self, cx: &RequestContext, request: Command) -> Outcome {
-        match self.0.answer(cx, &request) {
-            Ok(answer) => answer.into(),
-            Err(refused) => request.reply(refused.code).with_remark(refused.remark).into(),
+        let refused = match self.0.answer(cx, &request) {
+            Ok(answer) => return answer.into(),
+            Err(refused) => refused,
+        };
+        let answer = request.reply(refused.code).with_remark(refused.remark);
+        match &self.0.other {
+            Some(other) if no_route(&request, &answer) && OtherEnvironment::takes(&request) => {
+                let topic = request.ext.get("topic").unwrap_or_default().to_owned();
+                let asked = other.clone().route(request, topic, answer);
+                Outcome::Later(Box::pin(async move { asked.await.into() }))
+            }
+            _ => answer.into(),
         }
     }
+}
+
+fn no_route(request: &Command, answer: &Command) -> bool {
+    request.code == code::GET_ROUTEINFO_BY_TOPIC && answer.code == response::TOPIC_NOT_EXIST
 }
 
 /// Forgets brokers whose connection closed, at once.
@@ -137,9 +154,11 @@ impl ConnEvents for Channels {
 }
 
 impl Core {
-    pub(crate) fn new(settings: NamesrvSettings, log: Option<logging::Handle>) -> std::io::Result<Self> {
-        let kv = KvConfig::load(PathBuf::from(&settings.kv_config_path))?;
+    pub(crate) fn new(settings: NamesrvSettings, log: Option<logging::Handle>) -> Result<Self, StartError> {
+        let kv = KvConfig::load(PathBuf::from(&settings.kv_config_path)).map_err(StartError::KvConfig)?;
+        let other = OtherEnvironment::new(&settings).map_err(StartError::OtherEnvironment)?;
         Ok(Self {
+            other,
             table: RwLock::default(),
             kv,
             settings: RwLock::new(settings),
@@ -331,7 +350,8 @@ impl Core {
     fn route(&self, request: &Command) -> Result<Command, Refused> {
         let h: header::GetRouteInfo<'_> = request.header()?;
         let order_conf = || {
-            let wanted = self.settings.read().order_message_enable;
+            // Java's name server of a test cluster sends it whatever the setting says.
+            let wanted = self.settings.read().order_message_enable || self.other.is_some();
             wanted.then(|| self.kv.get(ORDER_TOPIC_CONFIG, h.topic)).flatten()
         };
         let route = self.table.read().route(h.topic, order_conf);

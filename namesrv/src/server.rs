@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferromq_daemon::http::{App, Http};
+use ferromq_daemon::http::{App, HeaderMap, Http, Method, Response, StatusCode};
 use ferromq_daemon::{limits, logging, metrics};
 use ferromq_remoting::{
-    Budget, Limits, Server, ServerConfig, ServerFigures, ServerTls, TlsError, TlsSettings,
+    Budget, CallError, Limits, Server, ServerConfig, ServerFigures, ServerTls, TlsError, TlsSettings,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -23,6 +23,8 @@ use crate::processor::{Channels, Core, dispatch};
 
 /// First look at the brokers' signs of life, and the time between looks.
 const SCAN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(10));
+/// Path of the list of name servers.
+const ADDRESS_PAGE: &str = "/rocketmq/nsaddr";
 /// The key-value configuration is logged this often.
 const LOG_KV: Duration = Duration::from_mins(10);
 
@@ -36,6 +38,9 @@ pub enum StartError {
     /// The key-value configuration cannot be loaded.
     #[error("cannot load the key-value configuration: {0}")]
     KvConfig(#[source] io::Error),
+    /// The name servers of the other environment cannot be understood.
+    #[error("clusterTest=true, but the other environment cannot be asked: {0}")]
+    OtherEnvironment(#[source] CallError),
     /// A certificate or key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -141,7 +146,7 @@ impl NameServer {
             ..ServerConfig::default()
         };
         let (port, http_port, warm_up) = (settings.listen_port, settings.http_port, settings.warm_up_millis);
-        let core = Arc::new(Core::new(settings, log).map_err(StartError::KvConfig)?);
+        let core = Arc::new(Core::new(settings, log)?);
         let events = Arc::new(Channels(Arc::clone(&core)));
         let dispatch = dispatch(&core);
         let server = Server::bind(SocketAddr::new(ip, port), config, Arc::clone(&dispatch), events)
@@ -212,6 +217,8 @@ struct Pages {
     registry: Registry,
     stop: CancellationToken,
     warm_up: Duration,
+    /// Brokers that end the waiting once all are there.
+    expected: Vec<String>,
 }
 
 impl Pages {
@@ -221,11 +228,14 @@ impl Pages {
             core: Arc::clone(core),
         }));
         registry.register_collector(Box::new(servers));
+        let expected = core.settings.read().expected_brokers.clone();
+        let names = expected.split(';').map(str::trim).filter(|name| !name.is_empty());
         Self {
             core: Arc::clone(core),
             registry,
             stop,
             warm_up,
+            expected: names.map(str::to_owned).collect(),
         }
     }
 }
@@ -236,15 +246,36 @@ impl App for Pages {
             return Err("stopping".to_owned());
         }
         let up = self.core.started.elapsed();
-        if up < self.warm_up {
-            let left = self.warm_up.saturating_sub(up).as_secs() + 1;
+        if up >= self.warm_up {
+            return Ok(());
+        }
+        let left = self.warm_up.saturating_sub(up).as_secs() + 1;
+        if self.expected.is_empty() {
             return Err(format!("waiting {left} s more for brokers to register"));
         }
-        Ok(())
+        let table = self.core.table.read();
+        match self.expected.iter().find(|name| !table.has_master(name)) {
+            None => Ok(()),
+            Some(name) => Err(format!("waiting for {name} to register, {left} s more at most")),
+        }
     }
 
     fn metrics(&self) -> String {
         metrics::page(&self.registry)
+    }
+
+    /// The page that clients and brokers ask when they look for name servers.
+    fn route(&self, method: &Method, path: &str, _: &HeaderMap, _: &[u8]) -> Option<Response> {
+        if path != ADDRESS_PAGE || !matches!(*method, Method::GET | Method::HEAD) {
+            return None;
+        }
+        let list = self.core.settings.read().address_list.trim().to_owned();
+        Some(if list.is_empty() {
+            let text = "addressList is not set: this name server does not say where name servers are\n";
+            Response::text(StatusCode::NOT_FOUND, text)
+        } else {
+            Response::text(StatusCode::OK, list + "\n")
+        })
     }
 }
 

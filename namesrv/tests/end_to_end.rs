@@ -450,3 +450,76 @@ async fn a_large_registration_does_not_hold_up_routes() {
     assert_eq!(rig.list(Command::request(206)).await.len(), 20_000);
     rig.server.shutdown().await;
 }
+
+/// A test cluster's name server asks production for what it does not know; two that ask each other do not ask in circles.
+#[tokio::test]
+async fn unknown_topics_are_looked_up_in_another_environment() {
+    let production = Rig::start().await;
+    let told = body(1, &["Everywhere", "Production"]).encode(false);
+    assert_eq!(production.ask(register(A, 0, told, false)).await.code, 0);
+    let test_of = |other: String| async move {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = NamesrvSettings {
+            cluster_test: true,
+            product_env_namesrv_addr: other,
+            ..settings(dir.path())
+        };
+        let server = start(settings).await.unwrap();
+        let addr = server.local_addr().to_string();
+        Rig {
+            server,
+            client: new_client(),
+            addr,
+            dir,
+        }
+    };
+    let test = test_of(production.addr.clone()).await;
+    let own = body(1, &["Everywhere", "Test"]).encode(false);
+    assert_eq!(test.ask(register("10.0.0.9:10911", 0, own, false)).await.code, 0);
+    let broker = |route: TopicRouteData| route.broker_datas[0].broker_addrs[&0].clone();
+    assert_eq!(broker(test.route("Test").await.unwrap()), "10.0.0.9:10911");
+    assert_eq!(broker(test.route("Everywhere").await.unwrap()), "10.0.0.9:10911");
+    assert_eq!(broker(test.route("Production").await.unwrap()), A);
+    assert_eq!(test.route("Nowhere").await.unwrap_err().code, 17);
+
+    let mirror = test_of(test.addr.clone()).await;
+    assert_eq!(broker(mirror.route("Test").await.unwrap()), "10.0.0.9:10911");
+    assert_eq!(mirror.route("Production").await.unwrap_err().code, 17);
+
+    let addr = production.addr.clone();
+    production.server.shutdown().await;
+    let refused = test.route("Production").await.unwrap_err();
+    assert_eq!(refused.code, 17, "{addr} is gone: {:?}", refused.remark);
+}
+
+/// What an administrator wrote into the order configuration goes into the route as it is; a route is never lost over it.
+#[tokio::test]
+async fn a_malformed_order_configuration_leaves_the_route_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = NamesrvSettings {
+        order_message_enable: true,
+        ..settings(dir.path())
+    };
+    let server = start(settings).await.unwrap();
+    let addr = server.local_addr().to_string();
+    let rig = Rig {
+        server,
+        client: new_client(),
+        addr,
+        dir,
+    };
+    let told = body(1, &["T"]).encode(false);
+    assert_eq!(rig.ask(register(A, 0, told, false)).await.code, 0);
+    for value in [";;:", "broker-a", "broker-a:many;", "\u{1}\u{2}\"{", "世界:4"] {
+        let put = header::PutKvConfig {
+            namespace: "ORDER_TOPIC_CONFIG",
+            key: "T",
+            value,
+        };
+        assert_eq!(rig.ask(Command::request(100).with_header(&put)).await.code, 0);
+        let route = rig.route("T").await.unwrap();
+        assert_eq!(route.order_topic_conf.as_deref(), Some(value));
+        assert_eq!(route.queue_datas.len(), 1);
+    }
+    rig.server.shutdown().await;
+}

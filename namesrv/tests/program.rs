@@ -8,8 +8,10 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use ferromq_protocol::body::RegisterBrokerBody;
 use ferromq_protocol::command::Command as Request;
-use ferromq_remoting::{Client, ClientConfig, Dispatch};
+use ferromq_protocol::header::RegisterBroker;
+use ferromq_remoting::{AddressServer, Client, ClientConfig, Dispatch};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -112,6 +114,28 @@ async fn it_starts_serves_and_ends_on_a_signal() {
 }
 
 #[tokio::test]
+async fn it_tells_where_name_servers_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, port, http) = write_config(dir.path(), "");
+    let (mut child, _lines) = started(&file).await;
+    let (status, text) = get(http, "/rocketmq/nsaddr").await;
+    assert!(status == 404 && text.contains("addressList is not set"), "{text}");
+    let client = Client::new(ClientConfig::default(), Dispatch::none());
+    let change = Request::request(318).with_body("addressList=10.0.0.1:9876;10.0.0.2:9876");
+    let answer = client
+        .call(&format!("127.0.0.1:{port}"), change, SOON)
+        .await
+        .unwrap();
+    assert_eq!(answer.code, 0, "{:?}", answer.remark);
+    let server = AddressServer::new(&format!("127.0.0.1:{http}"), "nsaddr", None).unwrap();
+    assert_eq!(server.fetch().await.unwrap(), "10.0.0.1:9876;10.0.0.2:9876");
+    // The list of a unit is another one.
+    assert_eq!(get(http, "/rocketmq/nsaddr-unit?nofix=1").await.0, 404);
+    signal(&child, Signal::TERM);
+    assert!(timeout(SOON, child.wait()).await.unwrap().unwrap().success());
+}
+
+#[tokio::test]
 async fn it_is_not_ready_before_brokers_had_time_to_register() {
     let dir = tempfile::tempdir().unwrap();
     let (file, _, http) = write_config(dir.path(), "warmUpMillis=600000\n");
@@ -162,6 +186,46 @@ async fn logs_are_json_lines_whose_level_changes_at_run_time() {
 }
 
 #[tokio::test]
+async fn it_is_ready_once_all_brokers_that_it_expects_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, port, http) = write_config(dir.path(), "warmUpMillis=600000\nexpectedBrokers=a; b\n");
+    let (mut child, _lines) = started(&file).await;
+    let client = Client::new(ClientConfig::default(), Dispatch::none());
+    // A slave does not make a broker usable.
+    for (name, id, waits_for) in [("a", 0, Some("b")), ("b", 1, Some("b")), ("b", 0, None)] {
+        let (status, text) = get(http, "/readyz").await;
+        assert_eq!(status, 503, "{text}");
+        let addr = format!("10.0.0.1:{name}{id}");
+        let head = RegisterBroker {
+            broker_name: name,
+            broker_addr: &addr,
+            cluster_name: "c",
+            ha_server_addr: "",
+            broker_id: id,
+            compressed: false,
+            body_crc32: 0,
+        };
+        let body = RegisterBrokerBody::default().encode(false);
+        let register = Request::request(103).with_header(&head).with_body(body);
+        let answer = client
+            .call(&format!("127.0.0.1:{port}"), register, SOON)
+            .await
+            .unwrap();
+        assert_eq!(answer.code, 0, "{:?}", answer.remark);
+        let (status, text) = get(http, "/readyz").await;
+        match waits_for {
+            Some(who) => assert!(
+                status == 503 && text.contains(&format!("waiting for {who}")),
+                "{text}"
+            ),
+            None => assert_eq!(status, 200, "{text}"),
+        }
+    }
+    signal(&child, Signal::TERM);
+    assert!(timeout(SOON, child.wait()).await.unwrap().unwrap().success());
+}
+
+#[tokio::test]
 async fn settings_are_printed() {
     let dir = tempfile::tempdir().unwrap();
     let (file, port, _) = write_config(dir.path(), "");
@@ -178,9 +242,12 @@ async fn settings_are_printed() {
 #[tokio::test]
 async fn what_cannot_start_says_why() {
     let dir = tempfile::tempdir().unwrap();
-    let (file, port, _) = write_config(dir.path(), "clusterTest=true\n");
+    let (file, port, _) = write_config(dir.path(), "clusterTest=true\nproductEnvNamesrvAddr=nonsense\n");
     let (ok, _, text) = output(&["-c", &file]).await;
-    assert!(!ok && text.contains("clusterTest=true is refused"), "{text}");
+    assert!(
+        !ok && text.contains("the other environment cannot be asked: 'nonsense'"),
+        "{text}"
+    );
     let (ok, _, text) = output(&["-c", "/nonexistent/file.conf"]).await;
     assert!(!ok && text.contains("/nonexistent/file.conf"), "{text}");
     let (ok, _, text) = output(&["--what"]).await;

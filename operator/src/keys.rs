@@ -137,6 +137,7 @@ pub const KEYS: &[Key] = &[
     ),
     operator("rmqAddressServerDomain", "the name servers of the cluster"),
     operator("rmqAddressServerSubGroup", "the name servers of the cluster"),
+    operator("fetchNamesrvAddrInterval", "the name servers of the cluster"),
     operator("brokerIP1", ADDRESS),
     operator("brokerIP2", ADDRESS),
     operator("listenPort", ADDRESS),

@@ -16,10 +16,10 @@ use crate::acl::Acl;
 use crate::clock::now_ms;
 use crate::core::Core;
 
-fn acl(core: &Core) -> Result<&Arc<Acl>, Refusal> {
-    core.acl.as_ref().ok_or_else(|| {
-        Refusal::system("access control is off at this broker (aclEnable=false): there are no accounts")
-    })
+/// The accounts; without access control the refusal has the code that a failure has.
+fn acl(core: &Core, code: i32) -> Result<&Arc<Acl>, Refusal> {
+    let off = "access control is off at this broker (aclEnable=false): there are no accounts";
+    core.acl.as_ref().ok_or_else(|| Refusal::new(code, off))
 }
 
 fn list(text: Option<&str>) -> Option<Vec<String>> {
@@ -40,22 +40,24 @@ pub(crate) fn put(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> R
         topic_perms: list(header.topic_perms),
         group_perms: list(header.group_perms),
     };
-    acl(core)?.put_account(&change, now_ms()).map_err(|error| {
-        Refusal::new(
-            response::UPDATE_AND_CREATE_ACL_CONFIG_FAILED,
-            format!(
-                "The accesskey[{}] corresponding to accessConfig has been updated failed. {error}",
-                header.access_key
-            ),
-        )
-    })?;
+    acl(core, response::UPDATE_AND_CREATE_ACL_CONFIG_FAILED)?
+        .put_account(&change, now_ms())
+        .map_err(|error| {
+            Refusal::new(
+                response::UPDATE_AND_CREATE_ACL_CONFIG_FAILED,
+                format!(
+                    "The accesskey[{}] corresponding to accessConfig has been updated failed. {error}",
+                    header.access_key
+                ),
+            )
+        })?;
     tracing::info!(access_key = header.access_key, admin = header.admin, by = %cx.conn.peer(), "account made or changed");
     Ok(ok(request))
 }
 
 pub(crate) fn delete(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<Outcome, Refusal> {
     let header: DeleteAclConfig<'_> = request.header()?;
-    acl(core)?
+    acl(core, response::DELETE_ACL_CONFIG_FAILED)?
         .delete_account(header.access_key, now_ms())
         .map_err(|error| {
             Refusal::new(
@@ -77,7 +79,7 @@ pub(crate) fn put_white_list(
 ) -> Result<Outcome, Refusal> {
     let header: UpdateGlobalWhiteAddrs<'_> = request.header()?;
     let wanted = list(Some(header.global_white_addrs)).unwrap_or_default();
-    acl(core)?
+    acl(core, response::UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED)?
         .put_white_list(&wanted, header.acl_file_full_path, now_ms())
         .map_err(|error| {
             Refusal::new(
@@ -93,7 +95,7 @@ pub(crate) fn put_white_list(
 }
 
 pub(crate) fn versions(core: &Arc<Core>, _: &RequestContext, request: &Command) -> Result<Outcome, Refusal> {
-    let (plain, all) = acl(core)?.versions();
+    let (plain, all) = acl(core, response::SYSTEM_ERROR)?.versions();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let (version, all) = (text(fastjson::to_vec(&plain)), text(fastjson::to_vec(&all)));
     Ok(request
@@ -109,5 +111,5 @@ pub(crate) fn versions(core: &Arc<Core>, _: &RequestContext, request: &Command) 
 }
 
 pub(crate) fn all(core: &Arc<Core>, _: &RequestContext, request: &Command) -> Result<Outcome, Refusal> {
-    Ok(json(request, &acl(core)?.config()))
+    Ok(json(request, &acl(core, response::SYSTEM_ERROR)?.config()))
 }

@@ -130,3 +130,102 @@ async fn without_force_only_news_are_sent() {
     rig.stop().await;
     server.shutdown().await;
 }
+
+/// An address server whose list can be changed.
+async fn address_server(list: std::sync::Arc<parking_lot::Mutex<String>>) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let domain = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            assert!(request.starts_with(b"GET /rocketmq/mine HTTP/1.0\r\n"));
+            let answer = format!("HTTP/1.1 200 OK\r\n\r\n{}\n", list.lock());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    domain
+}
+
+/// The list moves from one name server to another while the first lives on: the broker goes along and leaves it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_follows_the_list_of_an_address_server() {
+    let (dir_a, dir_b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let a = name_server(dir_a.path(), 0).await;
+    let b = name_server(dir_b.path(), 0).await;
+    let list = std::sync::Arc::new(parking_lot::Mutex::new(a.local_addr().to_string()));
+    let domain = address_server(list.clone()).await;
+    let rig = Rig::start_with(|s| {
+        s.fetch_namesrv_addr_by_address_server = true;
+        s.rmq_address_server_domain = domain;
+        s.rmq_address_server_sub_group = "mine".to_owned();
+        s.fetch_namesrv_addr_interval = 100;
+    })
+    .await;
+    let (at_a, at_b) = (
+        Peer::new(a.local_addr().to_string()),
+        Peer::new(b.local_addr().to_string()),
+    );
+    assert!(
+        route(&at_a, "TBW102").await.is_some(),
+        "registered when the start returns"
+    );
+    *list.lock() = "no list at all".to_owned();
+    rig.peer.ok(create("Made", 1, 6)).await;
+    assert!(route(&at_a, "Made").await.is_some(), "a bad list changes nothing");
+    *list.lock() = b.local_addr().to_string();
+    eventually("registered at the new one", async || {
+        route(&at_b, "Made").await.is_some()
+    })
+    .await;
+    eventually("the old one is left", async || {
+        route(&at_a, "Made").await.is_none()
+    })
+    .await;
+    rig.stop().await;
+    a.shutdown().await;
+    b.shutdown().await;
+}
+
+/// A topic is deleted on one of two brokers and nobody tells the name server anything more: it stays routed to the other
+/// only, also after both have registered everything again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_deleted_on_one_broker_leaves_that_one_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = name_server(dir.path(), 0).await;
+    let names = Peer::new(server.local_addr().to_string());
+    let list = server.local_addr().to_string();
+    let a = Rig::start_with(|s| s.namesrv_addr.clone_from(&list)).await;
+    let b = Rig::start_with(|s| {
+        s.namesrv_addr.clone_from(&list);
+        s.broker_name = "broker-b".to_owned();
+    })
+    .await;
+    for broker in [&a, &b] {
+        broker.peer.ok(create("Shared", 4, 6)).await;
+    }
+    let at = async || -> Vec<String> {
+        let Some(route) = route(&names, "Shared").await else {
+            return Vec::new();
+        };
+        route.queue_datas.into_iter().map(|q| q.broker_name).collect()
+    };
+    assert_eq!(at().await, ["broker-a", "broker-b"]);
+    let delete = TopicHeader { topic: "Shared" };
+    a.peer
+        .ok(Command::request(request::DELETE_TOPIC_IN_BROKER).with_header(&delete))
+        .await;
+    assert_eq!(at().await, ["broker-b"]);
+    // Both tables change, so both are sent whole.
+    for (broker, topic) in [(&a, "NewAtA"), (&b, "NewAtB")] {
+        broker.peer.ok(create(topic, 1, 6)).await;
+        assert!(route(&names, topic).await.is_some());
+    }
+    assert_eq!(at().await, ["broker-b"]);
+    a.stop().await;
+    b.stop().await;
+    server.shutdown().await;
+}

@@ -422,12 +422,16 @@ macro_rules! settings {
                 }
             }
 
-            /// All keys, those without effect behind the others.
+            /// All keys, those without effect and the refused ones with their harmless values behind the others: tools
+            /// look for some of these.
             $vis fn to_properties(&self) -> $crate::Properties {
                 let mut all = $crate::Properties::new();
                 $(all.set($key, $crate::settings::SettingValue::show(&self.$field));)*
                 for (key, default) in Self::WITHOUT_EFFECT {
                     all.set(*key, self.without_effect.get(*key).map_or(*default, String::as_str));
+                }
+                for (key, harmless, _) in Self::REFUSED {
+                    all.set(*key, *harmless);
                 }
                 all
             }
@@ -489,8 +493,13 @@ mod tests {
         assert_eq!(notes.without_effect, ["threads", "dledger"]);
         let all = s.to_properties();
         assert_eq!(
-            (all.get("threads"), all.get("buffers"), all.get("zzz")),
-            (Some("3"), Some("0"), None)
+            (
+                all.get("threads"),
+                all.get("buffers"),
+                all.get("zzz"),
+                all.get("dledger")
+            ),
+            (Some("3"), Some("0"), None, Some("false"))
         );
         let error = Sample::from_properties(&Properties::parse("dledger=true").unwrap()).unwrap_err();
         assert!(error.to_string().contains("we replicate otherwise"), "{error}");

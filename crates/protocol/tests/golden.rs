@@ -170,7 +170,9 @@ fn typed(header: &str, command: &Command, name: &Value) -> Ext {
         r::RESET_CONSUMER_CLIENT_OFFSET | r::INVOKE_BROKER_TO_RESET_OFFSET => {
             through::<ResetOffset<'_>>(command, name)
         }
-        r::GET_CONSUMER_STATUS_FROM_CLIENT => through::<GetConsumerStatus<'_>>(command, name),
+        r::GET_CONSUMER_STATUS_FROM_CLIENT | r::INVOKE_BROKER_TO_GET_CONSUMER_STATUS => {
+            through::<GetConsumerStatus<'_>>(command, name)
+        }
         r::QUERY_CONSUME_TIME_SPAN => through::<QueryConsumeTimeSpan<'_>>(command, name),
         r::GET_CONSUMER_RUNNING_INFO => through::<GetConsumerRunningInfo<'_>>(command, name),
         r::QUERY_CORRECTION_OFFSET => through::<QueryCorrectionOffset<'_>>(command, name),

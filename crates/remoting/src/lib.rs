@@ -12,9 +12,11 @@
 //! * [`hook`]: what looks at every request (access control, signing)
 //! * [`tls`]: encryption on the same port, with certificates that may change while connections live
 //! * [`names`]: the list of name servers, with DNS names that are resolved again and again
+//! * [`address_server`]: where such a list can be asked for over HTTP
 
 #![forbid(unsafe_code)]
 
+pub mod address_server;
 pub mod budget;
 pub mod client;
 pub mod conn;
@@ -32,6 +34,7 @@ pub mod server;
 pub mod stats;
 pub mod tls;
 
+pub use address_server::AddressServer;
 pub use budget::Budget;
 pub use client::{Client, ClientConfig, split_addr};
 pub use conn::{Conn, Limits};

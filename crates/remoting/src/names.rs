@@ -4,6 +4,9 @@
 //! while we run. What holds: an answer older than [`RESOLVE_EVERY`] is asked for anew before it is used; when
 //! that fails, the last good answer stays in use; a name that never resolved is tried again after
 //! [`RETRY_AFTER`]. Order is the order of the list, doubles are dropped.
+//!
+//! The list itself may come from an [`AddressServer`], which is asked anew when its answer is older than a period; when
+//! that fails or the answer is no list, the last good list stays in use.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,6 +19,7 @@ use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
+use crate::address_server::AddressServer;
 use crate::client::split_addr;
 use crate::error::CallError;
 
@@ -23,6 +27,8 @@ use crate::error::CallError;
 pub const RESOLVE_EVERY: Duration = Duration::from_secs(10);
 /// Pause before a name that has no good answer yet is asked for again.
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Age above which a list from an address server is asked for anew, unless told otherwise.
+pub const FETCH_EVERY: Duration = Duration::from_mins(2);
 /// Longest time for one look-up.
 const LOOK_UP: Duration = Duration::from_secs(3);
 
@@ -70,6 +76,13 @@ struct State {
     text: String,
     entries: Vec<Entry>,
     answers: HashMap<(String, u16), Answer>,
+    fetched: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Source {
+    server: AddressServer,
+    every: Duration,
 }
 
 /// The name servers to use. Cheap to clone; clones share list and answers.
@@ -77,6 +90,7 @@ struct State {
 pub struct NameServers {
     state: Arc<Mutex<State>>,
     resolver: Arc<dyn Resolve>,
+    source: Option<Arc<Source>>,
 }
 
 impl fmt::Debug for NameServers {
@@ -105,11 +119,29 @@ impl NameServers {
             text: list.trim().to_owned(),
             entries,
             answers: HashMap::new(),
+            fetched: None,
         };
         Ok(Self {
             state: Arc::new(Mutex::new(state)),
             resolver,
+            source: None,
         })
+    }
+
+    /// A list that an address server tells. It is asked when the list is first used, and again when its answer is older
+    /// than `every` ([`FETCH_EVERY`] is RocketMQ's).
+    pub fn from_address_server(server: AddressServer, every: Duration) -> Self {
+        let state = State {
+            text: String::new(),
+            entries: Vec::new(),
+            answers: HashMap::new(),
+            fetched: None,
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            resolver: Arc::new(SystemResolver),
+            source: Some(Arc::new(Source { server, every })),
+        }
     }
 
     /// Replaces the list; answers for names that stay are kept.
@@ -129,19 +161,64 @@ impl NameServers {
         Ok(())
     }
 
-    /// The list as it was given.
+    /// The list as it was given; with an address server, its address and what it told last.
     pub fn text(&self) -> String {
-        self.state.lock().text.clone()
+        let list = self.state.lock().text.clone();
+        match &self.source {
+            None => list,
+            Some(source) if list.is_empty() => source.server.to_string(),
+            Some(source) => format!("{list} (from {})", source.server),
+        }
     }
 
-    /// Whether the list has no entry at all.
+    /// Whether there never can be an address: the list has no entry, and there is no server to ask.
     pub fn is_empty(&self) -> bool {
-        self.state.lock().entries.is_empty()
+        self.source.is_none() && self.state.lock().entries.is_empty()
     }
 
-    /// All addresses, asking for names whose answer is too old. Waits for look-ups at most 3 s; a name without
-    /// any good answer contributes nothing.
+    /// Asks the address server, if there is one and its answer is too old.
+    async fn fetch(&self) {
+        let Some(source) = &self.source else {
+            return;
+        };
+        let now = Instant::now();
+        {
+            let mut state = self.state.lock();
+            let every = if state.entries.is_empty() {
+                RETRY_AFTER.min(source.every)
+            } else {
+                source.every
+            };
+            if state
+                .fetched
+                .is_some_and(|at| now.saturating_duration_since(at) < every)
+            {
+                return;
+            }
+            // As with names: one caller asks, unless nobody has anything.
+            if !state.entries.is_empty() {
+                state.fetched = Some(now);
+            }
+        }
+        let got = source.server.fetch().await;
+        let before = self.state.lock().text.clone();
+        let taken = match got {
+            Ok(list) if list == before => Ok(()),
+            Ok(list) => self.set(&list).map_err(|e| e.to_string()).map(|()| {
+                tracing::info!(server = %source.server, old = before, new = list, "the list of name servers changed");
+            }),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = taken {
+            tracing::warn!(server = %source.server, error, kept = before, "cannot take a list of name servers from the address server; keeping the last one");
+        }
+        self.state.lock().fetched = Some(Instant::now());
+    }
+
+    /// All addresses, asking for names whose answer is too old. Waits for look-ups at most 3 s, and as long for an
+    /// address server; a name without any good answer contributes nothing.
     pub async fn resolve(&self) -> Vec<SocketAddr> {
+        self.fetch().await;
         let now = Instant::now();
         let due: Vec<(String, u16)> = {
             let mut state = self.state.lock();
@@ -319,6 +396,65 @@ mod tests {
         *table.answer.lock() = Some(vec!["10.0.0.1:9876"]);
         tokio::time::advance(RETRY_AFTER).await;
         assert_eq!(texts(&names.resolve().await), ["10.0.0.1:9876", "10.0.0.9:9876"]);
+    }
+
+    /// An address server that gives one answer after the other, each to one question.
+    async fn serve(listener: tokio::net::TcpListener, answers: Vec<&'static str>) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        for answer in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            assert!(request.starts_with(b"GET /rocketmq/nsaddr HTTP/1.0\r\n"));
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_server_is_asked_again_and_a_bad_answer_keeps_the_list() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let domain = listener.local_addr().unwrap().to_string();
+        let server = AddressServer::new(&domain, "nsaddr", None).unwrap();
+        // Each look is a question.
+        let names = NameServers::from_address_server(server, Duration::ZERO);
+        assert!(!names.is_empty());
+        let ok = |list: &str| format!("HTTP/1.1 200 OK\r\n\r\n{list}\n").leak() as &str;
+        let answers = vec![
+            "HTTP/1.1 503 Busy\r\n\r\n",
+            ok("10.0.0.1:9876;10.0.0.2:9876"),
+            "HTTP/1.1 404 Not Found\r\n\r\n10.9.9.9:1",
+            ok("not a list"),
+            "",
+            ok("10.0.0.3:9876"),
+        ];
+        let asked = async {
+            assert!(names.resolve().await.is_empty());
+            for _ in 0..4 {
+                assert_eq!(texts(&names.resolve().await), ["10.0.0.1:9876", "10.0.0.2:9876"]);
+            }
+            assert_eq!(texts(&names.resolve().await), ["10.0.0.3:9876"]);
+        };
+        tokio::join!(serve(listener, answers), asked);
+        // Nobody listens any more.
+        assert_eq!(texts(&names.resolve().await), ["10.0.0.3:9876"]);
+        assert!(
+            names.text().starts_with("10.0.0.3:9876 (from http://"),
+            "{}",
+            names.text()
+        );
+    }
+
+    #[tokio::test]
+    async fn an_address_server_is_left_alone_while_its_answer_is_young() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let domain = listener.local_addr().unwrap().to_string();
+        let server = AddressServer::new(&domain, "nsaddr", None).unwrap();
+        let names = NameServers::from_address_server(server, FETCH_EVERY);
+        let answer = vec!["HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n10.0.0.1:9876"];
+        let (_, first) = tokio::join!(serve(listener, answer), names.resolve());
+        assert_eq!(first, names.resolve().await);
     }
 
     #[tokio::test]

@@ -7,6 +7,8 @@ mod acl;
 mod common;
 mod go;
 mod golden;
+mod mqadmin;
+mod registration;
 mod replication;
 mod rust_client;
 mod stores;

@@ -98,6 +98,13 @@ impl RouteTable {
         }
     }
 
+    /// Whether a broker name has a master.
+    pub fn has_master(&self, broker: &str) -> bool {
+        self.brokers
+            .get(broker)
+            .is_some_and(|b| b.broker_addrs.contains_key(&0))
+    }
+
     /// Sizes of the tables.
     pub fn sizes(&self) -> Sizes {
         Sizes {

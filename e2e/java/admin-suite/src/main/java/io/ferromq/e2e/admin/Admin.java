@@ -53,6 +53,7 @@ final class Admin implements AutoCloseable {
         client.setInstanceName(prefix + "-admin-" + instances.incrementAndGet());
         client.setClientCallbackExecutorThreads(1);
         client.setHeartbeatBrokerInterval(5000);
+        client.setPollNameServerInterval(1000);
         return client;
     }
 

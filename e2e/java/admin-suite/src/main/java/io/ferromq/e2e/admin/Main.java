@@ -12,8 +12,8 @@ import java.nio.file.Path;
  * What an administrator does with the official tools' library, as named cases; and the tools' own command line.
  *
  * <p>{@code suite --namesrv ADDR [--cases core|all|NAMES] [--prefix P] [--parallel N]}, or
- * {@code mqadmin --command LINE --namesrv ADDR}: one command of mqadmin, its output unchanged, or {@code acl}: see
- * {@link AclPhase}.
+ * {@code mqadmin --command LINE --namesrv ADDR}: one command of mqadmin, its output unchanged; {@code acl}: see {@link AclPhase}; or
+ * {@code side-by-side --namesrv OURS --other JAVAS}: the same commands against two clusters, outputs compared.
  */
 public final class Main {
     private Main() {
@@ -35,6 +35,9 @@ public final class Main {
         int code;
         if (what.equals("acl")) {
             System.exit(AclPhase.run(args, out));
+        }
+        if (what.equals("side-by-side")) {
+            System.exit(new SideBySide(out, Path.of(work), args.need("namesrv"), args.need("other")).runAll());
         }
         try (Admin admin = new Admin(args.need("namesrv"), prefix)) {
             admin.start();

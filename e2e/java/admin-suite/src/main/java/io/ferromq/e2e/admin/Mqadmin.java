@@ -10,6 +10,13 @@ final class Mqadmin {
     private Mqadmin() {
     }
 
+    /** Some commands keep the connection of their first run; a new list of commands has new ones. */
+    private static final class Commands extends MQAdminStartup {
+        static void makeAnew() {
+            subCommandList.clear();
+        }
+    }
+
     /** Runs one command and gives back all that it printed. Not for two threads at once: it borrows System.out. */
     static synchronized String run(String namesrv, String command) {
         PrintStream out = System.out;
@@ -19,6 +26,7 @@ final class Mqadmin {
             System.setOut(borrowed);
             System.setErr(borrowed);
             System.setProperty("rocketmq.namesrv.addr", namesrv);
+            Commands.makeAnew();
             MQAdminStartup.main0(command.trim().split("\\s+"), null);
         } finally {
             System.setOut(out);

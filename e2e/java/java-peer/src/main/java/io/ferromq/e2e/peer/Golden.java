@@ -36,6 +36,7 @@ public final class Golden {
         Files.createDirectories(out);
         write(out, "frames.jsonl", GoldenFrames::write);
         write(out, "bodies.jsonl", GoldenBodies::write);
+        write(out, "answers.jsonl", GoldenAnswers::write);
         write(out, "records.jsonl", GoldenRecords::records);
         write(out, "texts.jsonl", GoldenRecords::texts);
         GoldenAllocations.write(out);
@@ -44,6 +45,7 @@ public final class Golden {
                 "files", Json.object(
                         "frames.jsonl", "whole frames. header: the request code or response; variant full: every argument set, least: only the mandatory ones",
                         "bodies.jsonl", "bodies. value: the same as strict JSON, maps keyed by queues as lists of [topic, broker, queue, value]",
+                        "answers.jsonl", "further bodies; text: the same as text",
                         "records.jsonl", "stored messages and batch bodies",
                         "texts.jsonl", "properties, ids, hashes and checksums",
                         "allocations.txt", "how groups share queues: a line = with topic, brokers and members, then a line for each strategy with the numbers of each member's queues"),

@@ -80,6 +80,7 @@ final class GoldenFrames {
         m.put(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, CreateAccessConfigRequestHeader.class);
         m.put(RequestCode.DELETE_ACL_CONFIG, DeleteAccessConfigRequestHeader.class);
         m.put(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, UpdateGlobalWhiteAddrsConfigRequestHeader.class);
+        m.put(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusRequestHeader.class);
         return m;
     }
 
