@@ -351,10 +351,7 @@ fn share(dir: &Path, kind: Kind) -> anyhow::Result<()> {
         let listener = move |delivery: Delivery| {
             for message in &delivery.messages {
                 let body = message.body().expect("the body can be read");
-                noted
-                    .lock()
-                    .expect("lock")
-                    .insert(String::from_utf8_lossy(&body).into_owned());
+                noted.lock().insert(String::from_utf8_lossy(&body).into_owned());
             }
             async { Outcome::Done }
         };
