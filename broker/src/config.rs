@@ -367,12 +367,12 @@ impl BrokerSettings {
             }
         }
         if let Some(home) = options.define("rocketmq.home.dir") {
-            settings.rocketmq_home = home.to_owned();
+            home.clone_into(&mut settings.rocketmq_home);
         } else if settings.rocketmq_home.is_empty() {
             settings.rocketmq_home = std::env::var("ROCKETMQ_HOME").unwrap_or_default();
         }
         if let Some(file) = options.define("rocketmq.acl.plain.file") {
-            settings.acl_plain_file = file.to_owned();
+            file.clone_into(&mut settings.acl_plain_file);
         }
         if let Some(list) = &options.namesrv {
             settings.namesrv_addr.clone_from(list);

@@ -7,28 +7,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ferromq_protocol::body::{DataVersion, SubscriptionGroupConfig, SubscriptionGroupTable};
+use ferromq_protocol::body::{SubscriptionGroupConfig, SubscriptionGroupTable};
 use ferromq_protocol::names;
-use parking_lot::RwLock;
 
-#[derive(Debug)]
-struct Inner {
-    groups: HashMap<String, Arc<SubscriptionGroupConfig>>,
-    version: DataVersion,
-    changes: u64,
-}
-
-impl Inner {
-    fn changed(&mut self, now: i64) {
-        self.version = self.version.next(now);
-        self.changes += 1;
-    }
-}
+use crate::versioned::Versioned;
 
 /// All groups of this broker.
 #[derive(Debug)]
 pub(crate) struct GroupTable {
-    inner: RwLock<Inner>,
+    rows: Versioned<SubscriptionGroupConfig>,
 }
 
 impl GroupTable {
@@ -47,55 +34,35 @@ impl GroupTable {
                 .entry(preset.to_owned())
                 .or_insert_with(|| Arc::new(SubscriptionGroupConfig::new(preset)));
         }
-        let mut version = file.data_version;
-        if version.timestamp == 0 {
-            version.timestamp = now;
-        }
         Self {
-            inner: RwLock::new(Inner {
-                groups,
-                version,
-                changes: 0,
-            }),
+            rows: Versioned::new(groups, file.data_version, now),
         }
     }
 
     pub(crate) fn to_file(&self) -> SubscriptionGroupTable {
-        let inner = self.inner.read();
+        let (subscription_group_table, data_version) = self.rows.snapshot();
         SubscriptionGroupTable {
-            data_version: inner.version,
-            subscription_group_table: inner
-                .groups
-                .iter()
-                .map(|(k, v)| (k.clone(), (**v).clone()))
-                .collect(),
+            data_version,
+            subscription_group_table,
         }
     }
 
     /// Takes over a master's table as it is, version and all. Returns false when this is that version already.
     pub(crate) fn replace(&self, table: SubscriptionGroupTable) -> bool {
-        let new = Self::from_file(table, 0).inner.into_inner();
-        let mut inner = self.inner.write();
-        if inner.version == new.version {
-            return false;
-        }
-        inner.groups = new.groups;
-        inner.version = new.version;
-        inner.changes += 1;
-        true
+        self.rows.replace(Self::from_file(table, 0).rows)
     }
 
     /// The number of changes since the start; equal numbers mean an unchanged table.
     pub(crate) fn changes(&self) -> u64 {
-        self.inner.read().changes
+        self.rows.changes()
     }
 
     pub(crate) fn get(&self, group: &str) -> Option<Arc<SubscriptionGroupConfig>> {
-        self.inner.read().groups.get(group).cloned()
+        self.rows.get(group)
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
-        self.inner.read().groups.keys().cloned().collect()
+        self.rows.names()
     }
 
     /// The group, made when it is missing and may be; and whether it was made now.
@@ -108,42 +75,22 @@ impl GroupTable {
         if let Some(found) = self.get(group) {
             return Some((found, false));
         }
-        if !(auto_create || names::is_system_group(group)) {
-            return None;
-        }
-        let mut inner = self.inner.write();
-        if let Some(found) = inner.groups.get(group) {
-            return Some((found.clone(), false));
-        }
-        let made = Arc::new(SubscriptionGroupConfig::new(group));
-        inner.groups.insert(group.to_owned(), made.clone());
-        inner.changed(now);
-        Some((made, true))
+        let may = auto_create || names::is_system_group(group);
+        may.then(|| {
+            self.rows
+                .get_or_make(group, || SubscriptionGroupConfig::new(group), now)
+        })
     }
 
     /// Makes or replaces a group. Returns false when it was like that already.
     pub(crate) fn put(&self, config: SubscriptionGroupConfig, now: i64) -> bool {
-        let mut inner = self.inner.write();
-        if inner
-            .groups
-            .get(&config.group_name)
-            .is_some_and(|old| **old == config)
-        {
-            return false;
-        }
-        inner.groups.insert(config.group_name.clone(), Arc::new(config));
-        inner.changed(now);
-        true
+        let name = config.group_name.clone();
+        self.rows.put(&name, config, now)
     }
 
     /// Returns whether it was there.
     pub(crate) fn remove(&self, group: &str, now: i64) -> bool {
-        let mut inner = self.inner.write();
-        let removed = inner.groups.remove(group).is_some();
-        if removed {
-            inner.changed(now);
-        }
-        removed
+        self.rows.remove(group, now)
     }
 }
 

@@ -34,6 +34,7 @@ mod settings_doc;
 mod stats;
 mod topic_table;
 mod transaction;
+mod versioned;
 
 pub use broker::{Broker, Running};
 pub use config::BrokerSettings;

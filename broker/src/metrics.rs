@@ -155,7 +155,7 @@ impl Writer<'_> {
 pub(crate) fn text(core: &Core) -> String {
     let settings = core.settings();
     let mut writer = Writer {
-        page: page(&totals(core)),
+        page: page(&totals(core)) + &page(&positions(core)),
         series: &core.series,
         most: settings.metrics_max_series,
     };
@@ -320,7 +320,6 @@ fn progress(core: &Core, writer: &mut Writer<'_>) {
 fn totals(core: &Core) -> Vec<(&'static str, &'static str, Kind, f64)> {
     use Kind::{Counter, Gauge};
     let totals = core.stats.totals();
-    let figures = core.store.figures();
     let (consumers, producers) = core.clients.counts();
     let registered = core.registrar.registered_at().len();
     let refused = core.acl.as_ref().map_or(0, |acl| acl.refusals());
@@ -398,6 +397,20 @@ fn totals(core: &Core) -> Vec<(&'static str, &'static str, Kind, f64)> {
             producers as f64,
         ),
         (
+            "name_servers_registered",
+            "Name servers that know this broker.",
+            Gauge,
+            registered as f64,
+        ),
+    ]
+}
+
+/// Where the store is.
+fn positions(core: &Core) -> Vec<(&'static str, &'static str, Kind, f64)> {
+    use Kind::Gauge;
+    let figures = core.store.figures();
+    vec![
+        (
             "log_min_offset",
             "First offset of the log.",
             Gauge,
@@ -440,12 +453,6 @@ fn totals(core: &Core) -> Vec<(&'static str, &'static str, Kind, f64)> {
             "Use of the consume queues' disk.",
             Gauge,
             figures.queue_disk_ratio,
-        ),
-        (
-            "name_servers_registered",
-            "Name servers that know this broker.",
-            Gauge,
-            registered as f64,
         ),
     ]
 }

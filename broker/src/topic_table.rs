@@ -4,13 +4,13 @@
 //! carries news; a topic is handed out as an `Arc`, so a reader keeps a consistent row while another
 //! replaces it; two creators of one topic get the same row. Kept in `config/topics.json`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferromq_protocol::body::{DataVersion, TopicConfig, TopicConfigTable};
 use ferromq_protocol::names::topics;
 use ferromq_protocol::{names, perm};
-use parking_lot::RwLock;
+
+use crate::versioned::Versioned;
 
 /// Read, write and inherit.
 const PERM_RWX: i32 = perm::READ | perm::WRITE | perm::INHERIT;
@@ -36,97 +36,58 @@ pub(crate) struct Wish<'a> {
     pub(crate) sys_flag: i32,
 }
 
-#[derive(Debug)]
-struct Inner {
-    topics: HashMap<String, Arc<TopicConfig>>,
-    version: DataVersion,
-    changes: u64,
-}
-
-impl Inner {
-    fn changed(&mut self, now: i64) {
-        self.version = self.version.next(now);
-        self.changes += 1;
-    }
-}
-
 /// All topics of this broker.
 #[derive(Debug)]
 pub(crate) struct TopicTable {
-    inner: RwLock<Inner>,
+    rows: Versioned<TopicConfig>,
 }
 
 impl TopicTable {
     pub(crate) fn from_file(file: TopicConfigTable, now: i64) -> Self {
-        let mut version = file.data_version;
-        if version.timestamp == 0 {
-            version.timestamp = now;
-        }
-        let topics = file
-            .topic_config_table
-            .into_iter()
-            .map(|(name, mut config)| {
-                // The key is the name; a row that says otherwise would be registered under a wrong one.
-                config.topic_name.clone_from(&name);
-                (name, Arc::new(config))
-            })
-            .collect();
+        let topics = file.topic_config_table.into_iter().map(|(name, mut config)| {
+            // The key is the name; a row that says otherwise would be registered under a wrong one.
+            config.topic_name.clone_from(&name);
+            (name, Arc::new(config))
+        });
         Self {
-            inner: RwLock::new(Inner {
-                topics,
-                version,
-                changes: 0,
-            }),
+            rows: Versioned::new(topics.collect(), file.data_version, now),
         }
     }
 
     /// All rows with the version they make up.
     pub(crate) fn to_file(&self) -> TopicConfigTable {
-        let inner = self.inner.read();
+        let (topic_config_table, data_version) = self.rows.snapshot();
         TopicConfigTable {
-            data_version: inner.version,
-            topic_config_table: inner
-                .topics
-                .iter()
-                .map(|(k, v)| (k.clone(), (**v).clone()))
-                .collect(),
+            data_version,
+            topic_config_table,
         }
     }
 
     pub(crate) fn version(&self) -> DataVersion {
-        self.inner.read().version
+        self.rows.version()
     }
 
     /// The number of changes since the start; equal numbers mean an unchanged table.
     pub(crate) fn changes(&self) -> u64 {
-        self.inner.read().changes
+        self.rows.changes()
     }
 
     pub(crate) fn get(&self, topic: &str) -> Option<Arc<TopicConfig>> {
-        self.inner.read().topics.get(topic).cloned()
+        self.rows.get(topic)
     }
 
     pub(crate) fn contains(&self, topic: &str) -> bool {
-        self.inner.read().topics.contains_key(topic)
+        self.rows.contains(topic)
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<TopicConfig>> {
-        self.inner.read().topics.values().cloned().collect()
+        self.rows.all()
     }
 
     /// Makes or replaces a topic. Returns false when it was like that already.
     pub(crate) fn put(&self, config: TopicConfig, now: i64) -> bool {
-        let mut inner = self.inner.write();
-        if inner
-            .topics
-            .get(&config.topic_name)
-            .is_some_and(|old| **old == config)
-        {
-            return false;
-        }
-        inner.topics.insert(config.topic_name.clone(), Arc::new(config));
-        inner.changed(now);
-        true
+        let name = config.topic_name.clone();
+        self.rows.put(&name, config, now)
     }
 
     /// The topic, made with this many queues and read-write permission when it is missing; and whether it was made now.
@@ -138,17 +99,8 @@ impl TopicTable {
         sys_flag: i32,
         now: i64,
     ) -> (Arc<TopicConfig>, bool) {
-        if let Some(found) = self.get(topic) {
-            return (found, false);
-        }
-        let mut inner = self.inner.write();
-        if let Some(found) = inner.topics.get(topic) {
-            return (found.clone(), false);
-        }
-        let made = Arc::new(row(topic, queues, perm, sys_flag));
-        inner.topics.insert(topic.to_owned(), made.clone());
-        inner.changed(now);
-        (made, true)
+        self.rows
+            .get_or_make(topic, || row(topic, queues, perm, sys_flag), now)
     }
 
     /// The topic, made after a template when it is missing; and whether it was made now.
@@ -157,48 +109,38 @@ impl TopicTable {
         wish: Wish<'_>,
         now: i64,
     ) -> Result<(Arc<TopicConfig>, bool), CreateRefusal> {
-        let mut inner = self.inner.write();
-        if let Some(found) = inner.topics.get(wish.topic) {
-            return Ok((found.clone(), false));
-        }
-        let template = inner
-            .topics
-            .get(wish.template)
-            .ok_or_else(|| CreateRefusal::NoTemplate(wish.template.to_owned()))?;
-        if template.perm & perm::INHERIT == 0 {
-            return Err(CreateRefusal::NotInherited(wish.template.to_owned()));
-        }
-        let queues = wish.queues.min(template.write_queue_nums).max(0);
-        let mut made = row(wish.topic, queues, template.perm & !perm::INHERIT, wish.sys_flag);
-        made.topic_filter_type = template.topic_filter_type;
-        let made = Arc::new(made);
-        inner.topics.insert(wish.topic.to_owned(), made.clone());
-        inner.changed(now);
-        Ok((made, true))
+        self.rows.with(|rows| {
+            if let Some(found) = rows.get(wish.topic) {
+                return Ok((found.clone(), false));
+            }
+            let template = rows
+                .get(wish.template)
+                .ok_or_else(|| CreateRefusal::NoTemplate(wish.template.to_owned()))?;
+            if template.perm & perm::INHERIT == 0 {
+                return Err(CreateRefusal::NotInherited(wish.template.to_owned()));
+            }
+            let queues = wish.queues.min(template.write_queue_nums).max(0);
+            let mut made = row(wish.topic, queues, template.perm & !perm::INHERIT, wish.sys_flag);
+            made.topic_filter_type = template.topic_filter_type;
+            let made = Arc::new(made);
+            rows.set(wish.topic, made.clone(), now);
+            Ok((made, true))
+        })
     }
 
     /// Takes over a master's table as it is, version and all.
     pub(crate) fn replace(&self, table: TopicConfigTable) {
-        let new = Self::from_file(table, 0).inner.into_inner();
-        let mut inner = self.inner.write();
-        inner.topics = new.topics;
-        inner.version = new.version;
-        inner.changes += 1;
+        self.rows.replace(Self::from_file(table, 0).rows);
     }
 
     /// Returns whether it was there.
     pub(crate) fn remove(&self, topic: &str, now: i64) -> bool {
-        let mut inner = self.inner.write();
-        let removed = inner.topics.remove(topic).is_some();
-        if removed {
-            inner.changed(now);
-        }
-        removed
+        self.rows.remove(topic, now)
     }
 
     /// Raises the version without a change of rows: what is registered depends on more than the rows.
     pub(crate) fn touch(&self, now: i64) {
-        self.inner.write().changed(now);
+        self.rows.touch(now);
     }
 
     /// Sets each topic's `order` mark as the name servers' order configuration says. No new version: it came
@@ -209,16 +151,11 @@ impl TopicTable {
             .into_iter()
             .filter(|t| t.order != ordered(&t.topic_name))
             .collect();
-        if wrong.is_empty() {
-            return;
-        }
-        let mut inner = self.inner.write();
         for topic in wrong {
-            if let Some(slot) = inner.topics.get_mut(&topic.topic_name) {
-                Arc::make_mut(slot).order = ordered(&topic.topic_name);
-            }
+            let order = ordered(&topic.topic_name);
+            self.rows
+                .with(|rows| rows.adjust(&topic.topic_name, |row| row.order = order));
         }
-        inner.changes += 1;
     }
 }
 

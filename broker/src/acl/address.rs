@@ -60,7 +60,6 @@ impl Pattern {
 
     pub(crate) fn matches(&self, address: IpAddr) -> bool {
         match (self, address.to_canonical()) {
-            (Self::Nobody, _) => false,
             (Self::Everybody, _) => true,
             (Self::Any(list), address) => list.contains(&address),
             (Self::V4(parts), IpAddr::V4(ip)) => within(
@@ -77,7 +76,7 @@ impl Pattern {
                     .zip(ip.segments())
                     .map(|((a, b), x)| (a..=b).contains(&x)),
             ),
-            (Self::V4(_) | Self::V6(_), _) => false,
+            (Self::Nobody | Self::V4(_) | Self::V6(_), _) => false,
         }
     }
 }

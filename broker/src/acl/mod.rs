@@ -358,7 +358,7 @@ impl RpcHook for Acl {
     fn before(&self, peer: &str, request: &mut Command) -> Result<(), HookRefusal> {
         let address = peer
             .parse::<std::net::SocketAddr>()
-            .map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.ip());
+            .map_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
         let rules = self.rules.read().clone();
         rules
             .check(address, request, || needs::of(request))

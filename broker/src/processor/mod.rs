@@ -190,7 +190,6 @@ const ADMINISTRATION: &[(i32, Simple)] = &[
     (code::QUERY_TOPIC_CONSUME_BY_WHO, consumer::groups_of_topic),
     (code::GET_CONSUME_STATS, stats::group),
     (code::RESUME_CHECK_HALF_MESSAGE, queue::resume_check),
-    (code::REGISTER_FILTER_SERVER, queue::register_filter_server),
     (code::REGISTER_MESSAGE_FILTER_CLASS, queue::refuse_filter_class),
     (code::UPDATE_AND_CREATE_ACL_CONFIG, acl::put),
     (code::DELETE_ACL_CONFIG, acl::delete),
@@ -201,6 +200,7 @@ const ADMINISTRATION: &[(i32, Simple)] = &[
 
 /// Requests of administrators that cannot be refused.
 const TABLES: &[(i32, Sure)] = &[
+    (code::REGISTER_FILTER_SERVER, queue::register_filter_server),
     (code::GET_ALL_PRODUCER_INFO, consumer::all_producers),
     (code::GET_ALL_TOPIC_CONFIG, admin::all_topics),
     (code::GET_SYSTEM_TOPIC_LIST_FROM_BROKER, admin::system_topics),

@@ -101,17 +101,13 @@ pub(crate) fn resume_check(
 }
 
 /// A filter server reports itself. Nothing is handed to it: there are no classes to filter with.
-pub(crate) fn register_filter_server(
-    core: &Arc<Core>,
-    _: &RequestContext,
-    request: &Command,
-) -> Result<Outcome, Refusal> {
+pub(crate) fn register_filter_server(core: &Arc<Core>, request: &Command) -> Outcome {
     let address = request.ext.get("filterServerAddr").unwrap_or_default();
-    Ok(request
+    request
         .reply(response::SUCCESS)
         .with_ext("filterServerId", address)
         .with_ext("brokerId", core.identity.id.to_string())
-        .into())
+        .into()
 }
 
 /// Classes are never loaded.

@@ -12,6 +12,8 @@ use ferromq_protocol::code::request;
 use ferromq_protocol::fastjson;
 use ferromq_protocol::header::{DeleteSubscriptionGroup, GetRouteInfo, TopicHeader};
 
+use tokio_util::task::TaskTracker;
+
 use crate::admin::{create, topics};
 use crate::offsets::update;
 use crate::process::{Process, get};
@@ -98,8 +100,9 @@ async fn a_broker_that_was_stopped_for_a_while_goes_on() {
     broker.started();
     let peer = Peer::new(format!("127.0.0.1:{port}"));
     peer.send("T", 0, "before").await;
+    let tasks = TaskTracker::new();
     let (client, addr) = (peer.client.clone(), peer.addr.clone());
-    let waiting = tokio::spawn(async move {
+    let waiting = tasks.spawn(async move {
         client
             .call(&addr, pull_command("T", 0, 1, 60_000), Duration::from_secs(90))
             .await
@@ -107,7 +110,7 @@ async fn a_broker_that_was_stopped_for_a_while_goes_on() {
     broker.signal("-STOP");
     // Sent while nobody is there to read it.
     let (client, addr) = (peer.client.clone(), peer.addr.clone());
-    let sending = tokio::spawn(async move {
+    let sending = tasks.spawn(async move {
         let send = crate::support::send_command("T", 0, "meanwhile", "");
         client.call(&addr, send, Duration::from_secs(90)).await
     });
@@ -230,7 +233,7 @@ async fn tables_shrink_when_topics_and_groups_go() {
     for n in 0..60 {
         rig.peer.ok(create(&format!("T{n}"), 1, 6)).await;
         rig.peer.send(&format!("T{n}"), 0, "x").await;
-        let group = SubscriptionGroupConfig::new(&format!("G{n}"));
+        let group = SubscriptionGroupConfig::new(format!("G{n}"));
         rig.peer
             .ok(Command::request(request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
                 .with_body(fastjson::to_vec(&group)))

@@ -10,6 +10,7 @@ use ferromq_protocol::body::{
 use ferromq_protocol::code::request;
 use ferromq_protocol::fastjson;
 use futures::stream::{self, StreamExt as _};
+use tokio_util::task::TaskTracker;
 
 use crate::process::get;
 use crate::support::{Peer, Rig, eventually, free_port, pull_command};
@@ -74,16 +75,15 @@ async fn many_clients_come_storm_and_vanish() {
     assert_eq!(connected as usize, groups.min(count));
 
     // Each waits for a message at the end of a queue.
+    let tasks = TaskTracker::new();
     let waiting: Vec<_> = clients
         .iter()
         .enumerate()
         .map(|(n, client)| {
             let (client, addr) = (client.client.clone(), client.addr.clone());
-            tokio::spawn(async move {
+            tasks.spawn(async move {
                 let pull = pull_command("M", (n % 4) as i32, 1, 120_000);
-                client
-                    .call(&addr, pull, std::time::Duration::from_secs(180))
-                    .await
+                client.call(&addr, pull, std::time::Duration::from_mins(3)).await
             })
         })
         .collect();
