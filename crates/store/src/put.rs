@@ -410,3 +410,53 @@ impl Core {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Hooks, Progress, Store, StoreConfig};
+
+    #[test]
+    fn an_append_that_hangs_makes_the_store_busy() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = 1_700_000_000_000;
+        let store = Store::open(
+            StoreConfig {
+                root: dir.path().to_owned(),
+                commit_log_file_size: 64 << 10,
+                disk_space_warning_level_ratio: 100,
+                page_cache_busy_timeout: 700,
+                clock: Clock::manual(now),
+                ..StoreConfig::default()
+            },
+            &Progress::new(),
+            Hooks::default(),
+        )
+        .unwrap();
+        store.start().unwrap();
+        let put = || {
+            store.put(PutMessage {
+                topic: "T",
+                queue_id: 0,
+                flag: 0,
+                sys_flag: 0,
+                born_timestamp: 0,
+                born_host: "10.0.0.1:1".parse().unwrap(),
+                reconsume_times: 0,
+                prepared_transaction_offset: 0,
+                body: b"x",
+                properties: "",
+                wait_store_ok: false,
+            })
+        };
+        let log = &store.core().log;
+        log.pretend_locked_since(now - 700);
+        assert!(!store.page_cache_busy() && put().is_ok());
+        log.pretend_locked_since(now - 701);
+        assert!(store.page_cache_busy());
+        assert!(matches!(put(), Err(PutError::PageCacheBusy(701))));
+        assert_eq!(store.figures().page_cache_lock_millis, 701);
+        log.pretend_locked_since(0);
+        assert!(!store.page_cache_busy() && put().is_ok());
+    }
+}

@@ -56,7 +56,7 @@ fn killed() -> (tempfile::TempDir, StoreConfig) {
     });
     let crashed = tempfile::tempdir().unwrap();
     copy_dir(dir.path(), crashed.path());
-    config.root = crashed.path().to_owned();
+    crashed.path().clone_into(&mut config.root);
     drop(store);
     (crashed, config)
 }

@@ -615,3 +615,22 @@ fn deleted_topics_lose_their_queues_and_start_again_at_zero() {
     assert_eq!(put(&store, "gone", 0, b"next").queue_offset, 1);
     store.shutdown().unwrap();
 }
+
+#[test]
+fn a_log_file_may_be_as_long_as_java_can_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(dir.path());
+    config.commit_log_file_size = i32::MAX as u64;
+    let store = open(config.clone());
+    put(&store, "T", 0, b"in a long file");
+    dispatched(&store);
+    assert_eq!(
+        fs::metadata(config.commit_log_dir().join(format!("{:020}", 0)))
+            .unwrap()
+            .len(),
+        2_147_483_647
+    );
+    store.shutdown().unwrap();
+    drop(store);
+    assert_eq!(all(&open(config), "T", 0), [b"in a long file".to_vec()]);
+}

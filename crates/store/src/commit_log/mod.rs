@@ -165,6 +165,12 @@ impl CommitLog {
         }
     }
 
+    /// As if an append had taken the lock at that time and had it still; 0: as if none had.
+    #[cfg(test)]
+    pub(crate) fn pretend_locked_since(&self, time: i64) {
+        self.locked_at.store(time, Ordering::Relaxed);
+    }
+
     /// Runs `f` while nothing can be appended, and everything appended is in the files.
     pub(crate) fn holding_appends<R>(&self, f: impl FnOnce() -> R) -> R {
         loop {
