@@ -64,18 +64,20 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// What is moved aside, and where to.
-fn places(config: &StoreConfig) -> [(PathBuf, PathBuf); 4] {
-    [
-        config.commit_log_dir(),
+fn places(config: &StoreConfig) -> Vec<(PathBuf, PathBuf)> {
+    let mut all = config.commit_log_dirs();
+    all.extend([
         config.consume_queue_dir(),
+        config.root.join("consumequeue_ext"),
         config.index_dir(),
         config.root.join("checkpoint"),
-    ]
-    .map(|from| {
+    ]);
+    let places = all.into_iter().map(|from| {
         let mut aside = OsString::from(&from);
         aside.push(".set-aside");
         (from, PathBuf::from(aside))
-    })
+    });
+    places.collect()
 }
 
 /// Whether the log here is being copied from its beginning.
@@ -130,6 +132,11 @@ pub(crate) fn settle(config: &StoreConfig) -> Result<(), OpenError> {
             Ok(())
         }
         Some(WANTED) if slave => {
+            if !config.read_only_commit_log_dirs().is_empty() {
+                return Err(OpenError::Config(
+                    "the master's log is to be copied from its beginning, and readOnlyCommitLogStorePaths names files that belong to the old one: unset that key, and delete them when the copy is whole".to_owned(),
+                ));
+            }
             tracing::warn!(root = %root.display(), "setting the old log aside: the master's is copied from its beginning");
             for (from, aside) in places(config) {
                 set_aside(&from, &aside)?;
@@ -215,6 +222,34 @@ mod tests {
             assert!(!is_copying(root));
             assert!(!root.join("commitlog.set-aside").exists());
             settle(&master).unwrap();
+        }
+    }
+
+    #[test]
+    fn all_directories_of_the_log_are_set_aside_and_read_only_ones_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let logs: Vec<_> = ["log-a", "log-b"].map(|name| root.join(name)).to_vec();
+        for log in &logs {
+            fs::create_dir_all(log).unwrap();
+            fs::write(log.join("old"), "old").unwrap();
+        }
+        let joined = format!("{},{}", logs[0].display(), logs[1].display());
+        let config = StoreConfig {
+            commit_log_path: Some(PathBuf::from(joined)),
+            ..slave(root)
+        };
+        want(root).unwrap();
+        let read_only = StoreConfig {
+            read_only_commit_log_paths: Some(logs[1].clone()),
+            ..config.clone()
+        };
+        assert!(matches!(settle(&read_only), Err(OpenError::Config(_))));
+        assert!(logs[0].join("old").exists());
+        settle(&config).unwrap();
+        for log in ["log-a", "log-b"] {
+            assert!(!root.join(log).exists());
+            assert!(root.join(format!("{log}.set-aside/old")).exists());
         }
     }
 
