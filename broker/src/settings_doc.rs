@@ -35,10 +35,18 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }
 
+/// Names the home directory instead of showing whose it is.
+fn with_home(value: String) -> String {
+    match std::env::var("HOME") {
+        Ok(home) if home.len() > 1 && value.starts_with(&home) => value.replacen(&home, "$HOME", 1),
+        _ => value,
+    }
+}
+
 fn table(page: &mut String, keys: &[KeyInfo], default: &dyn Fn(&str) -> Option<String>) {
     page.push_str("| Key | Default | Unit | Range | Change | Meaning |\n|---|---|---|---|---|---|\n");
     for info in keys {
-        let value = default(info.key).unwrap_or_default();
+        let value = with_home(default(info.key).unwrap_or_default());
         let value = if value.is_empty() {
             "empty".to_owned()
         } else {
