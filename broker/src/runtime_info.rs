@@ -39,6 +39,11 @@ fn capacity(dir: &Path) -> String {
     format!("Total : {}, Free : {}.", size(total), size(free))
 }
 
+/// The key of the ratio of one directory of the log.
+fn ratio_key(dir: &Path) -> String {
+    format!("commitLogDiskRatio_{}", dir.display())
+}
+
 /// All figures, as of `now` (milliseconds since the epoch).
 pub(crate) fn table(core: &Core, now: i64) -> KvTable {
     let figures = core.store.figures();
@@ -99,10 +104,7 @@ pub(crate) fn table(core: &Core, now: i64) -> KvTable {
     set("commitLogMaxOffset", figures.log_max.to_string());
     let log_dir = core.store.config().commit_log_dir();
     set("commitLogDiskRatio", format!("{:?}", figures.log_disk_ratio));
-    set(
-        &format!("commitLogDiskRatio_{}", log_dir.display()),
-        format!("{:?}", figures.log_disk_ratio),
-    );
+    set(&ratio_key(&log_dir), format!("{:?}", figures.log_disk_ratio));
     set("consumeQueueDiskRatio", format!("{:?}", figures.queue_disk_ratio));
     set("commitLogDirCapacity", capacity(&log_dir));
     set("dispatchBehindBytes", figures.dispatch_behind.to_string());

@@ -396,12 +396,11 @@ fn main() -> anyhow::Result<()> {
     let home = tempfile::tempdir()?;
     let mut results = Vec::new();
     for whose in ["ours", "javas"] {
-        let figures = measure(whose, size, &home.path().join(whose));
-        results.push(
-            runtime
-                .block_on(figures)
-                .with_context(|| format!("measure {whose}"))?,
-        );
+        let home = home.path().join(whose);
+        let figures = runtime
+            .block_on(measure(whose, size, &home))
+            .with_context(|| format!("measure {whose}"))?;
+        results.push(figures);
     }
     println!("| figure | ours | Java's | Java's / ours |\n| --- | --- | --- | --- |");
     for ((what, ours), (_, javas)) in results[0].rows.iter().zip(&results[1].rows) {

@@ -17,9 +17,9 @@ use crate::clock::now_ms;
 use crate::core::Core;
 
 /// The accounts; without access control the refusal has the code that a failure has.
-fn acl(core: &Core, code: i32) -> Result<&Arc<Acl>, Refusal> {
+fn acl(core: &Core, failed: i32) -> Result<&Arc<Acl>, Refusal> {
     let off = "access control is off at this broker (aclEnable=false): there are no accounts";
-    core.acl.as_ref().ok_or_else(|| Refusal::new(code, off))
+    core.acl.as_ref().ok_or_else(|| Refusal::new(failed, off))
 }
 
 fn list(text: Option<&str>) -> Option<Vec<String>> {

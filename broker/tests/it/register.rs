@@ -136,7 +136,8 @@ async fn address_server(list: std::sync::Arc<parking_lot::Mutex<String>>) -> Str
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let domain = listener.local_addr().unwrap().to_string();
-    tokio::spawn(async move {
+    // Ends with the test's runtime.
+    tokio_util::task::TaskTracker::new().spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") {
