@@ -139,6 +139,47 @@ fn order_survives_panics_and_restarts_of_the_broker() {
     });
 }
 
+/// The traces of a message that was sent and consumed here are found by the official tool.
+#[test]
+fn mqadmin_finds_what_we_trace() {
+    test(|dir| {
+        let settings = [Broker::MIDDLE_FILES, &[("traceTopicEnable", "true")]].concat();
+        let (names, mut broker) = pair(dir, Kind::Ours, Kind::Ours, &settings)?;
+        let rust = Rust::start(&names)?;
+        rust.make_topic("Traced", 1)?;
+        let traced = {
+            let _inside = rust.runtime.enter();
+            Client::start(ClientConfig::new(names.address()).with_trace())?
+        };
+        let id = rust.runtime.block_on(async {
+            let producer = traced.producer(ProducerConfig::new("traced_p"));
+            let receipt = producer
+                .send(Message::new("Traced", "x").tag("A").key("k1"))
+                .await?;
+            let listener = |_| async { Outcome::Done };
+            let consumer = PushConsumer::start(&traced, config("traced_c", "Traced"), listener).await?;
+            while consumer.stats().consumed == 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            traced.shutdown().await;
+            anyhow::Ok(receipt.message_id().to_owned())
+        })?;
+        // Without a configuration of its log the tool does nothing.
+        let home = dir.join("tools-home");
+        std::fs::create_dir_all(home.join("conf"))?;
+        std::fs::write(home.join("conf/logback_tools.xml"), "<configuration/>")?;
+        wait_until("mqadmin to find both sides", || {
+            let mut command = java::program("mqadmin")?;
+            command.args(["queryMsgTraceById", "-n", &names.address(), "-i", &id]);
+            let output = command.env("HOME", dir).env("ROCKETMQ_HOME", &home).output()?;
+            let text = String::from_utf8_lossy(&output.stdout);
+            Ok(text.contains("traced_p") && text.contains("traced_c"))
+        })?;
+        rust.end();
+        broker.stop(Kind::Ours)
+    });
+}
+
 /// The first delivery of each message comes after those of all before it in its queue.
 fn in_order(seen: &[(i32, i64, String)]) -> anyhow::Result<()> {
     let mut last: BTreeMap<i32, i64> = BTreeMap::new();
