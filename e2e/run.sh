@@ -12,6 +12,10 @@ trap down EXIT
 
 e2e/demo.sh up
 e2e/demo.sh up
+# Timers are settings: what takes a minute for the sake of real clients takes seconds here.
+KUBECONFIG=$(target/debug/rig kubeconfig) kubectl -n ferromq-system set env deployment/ferromq-operator \
+    FERROMQ_ROUTE_REFRESH_SECONDS=3 FERROMQ_RETRY_SECONDS=1 FERROMQ_RESYNC_SECONDS=10
+KUBECONFIG=$(target/debug/rig kubeconfig) kubectl -n ferromq-system rollout status deployment/ferromq-operator --timeout=180s
 cargo test -p ferromq-e2e --features cluster --test cluster -- --nocapture
 e2e/demo.sh down
 trap - EXIT

@@ -203,13 +203,13 @@ settings! {
         /// Hours of the day at which expired files are deleted, with `;` between them.
         delete_when: String = "04".to_owned(), "deleteWhen", live: true;
         /// Zone of those hours, such as Europe/Berlin. Empty: the process's.
-        delete_when_time_zone: String = String::new(), "deleteWhenTimeZone";
+        delete_when_time_zone: String = String::new(), "deleteWhenTimeZone", live: true;
         /// How long log files are kept.
         file_reserved_time: u64 = 72, "fileReservedTime", range: 0..=876_000, unit: "hours", live: true;
         /// Use of the disk above which expired files go at any hour.
         disk_max_used_space_ratio: u32 = 75, "diskMaxUsedSpaceRatio", range: 10..=95, unit: "percent", live: true;
         /// What the store may use; ratios are then of this. 0: the whole disk.
-        store_capacity_bytes: u64 = 0, "storeCapacityBytes", unit: "bytes";
+        store_capacity_bytes: u64 = 0, "storeCapacityBytes", unit: "bytes", live: true;
         /// Whether files go before they expire when the disk runs full.
         clean_file_forcibly_enable: bool = true, "cleanFileForciblyEnable";
         /// The most bytes of a pull from memory.

@@ -148,7 +148,7 @@ pub async fn apply(
     prune(cx, namespace, owner_uid, plan, live).await
 }
 
-/// Removes what belongs to the cluster but is no longer planned. StatefulSets stay: a group may hold unread messages.
+/// Removes what belongs to the cluster but is no longer planned. StatefulSets stay: a group leaves by its own way.
 async fn prune(
     cx: &Context,
     namespace: &str,

@@ -3,7 +3,7 @@
 //! Pod addresses are used again for other pods, and names may be cached past a pod's end. So every report is compared
 //! with the identity that was expected, and an address counts as a broker's only after that.
 
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
@@ -36,6 +36,34 @@ pub struct Report {
     pub registered_at: Vec<String>,
     /// Whether the stop before this run was clean.
     pub last_stop_clean: bool,
+    /// Bytes of the log that are not in the queues yet; none if the broker does not say.
+    pub dispatch_behind_bytes: Option<i64>,
+    /// Whether, and how long, it takes no writes.
+    pub writes_stopped: WritesStopped,
+    /// A replica's view of its master.
+    pub following: Option<Following>,
+}
+
+/// Whether, and how long, a broker takes no writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WritesStopped {
+    /// Whether the lease is in force.
+    pub active: bool,
+    /// What is left of it.
+    pub lease_seconds_left: u64,
+}
+
+/// A replica's view of its master.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Following {
+    /// Whether it is connected.
+    pub connected: bool,
+    /// Bytes of the master's log that it lacks.
+    pub behind_bytes: Option<i64>,
+    /// Why it does not follow.
+    pub error: Option<String>,
 }
 
 /// How far a recovery is.
@@ -152,12 +180,43 @@ fn is_expected(expected: &Expected, report: &Report) -> bool {
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 async fn get(address: SocketAddr) -> Result<Report, BoxError> {
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let request = hyper::Request::get("/status")
         .header(hyper::header::HOST, address.to_string())
         .header(hyper::header::CONNECTION, "close")
-        .body(Empty::<Bytes>::new())?;
+        .body(Full::default())?;
+    exchange(address, request).await
+}
+
+/// Stops writes of clients for so many seconds, or ends the stop (nothing). Gives what the broker reports then.
+///
+/// # Errors
+/// What happened, for people.
+pub async fn order_writes(
+    ip: IpAddr,
+    token: &str,
+    stop_for: Option<u64>,
+    within: Duration,
+) -> Result<Report, String> {
+    let address = SocketAddr::new(ip, crate::names::HTTP_PORT);
+    let body = match stop_for {
+        Some(seconds) => serde_json::json!({"stop": true, "leaseSeconds": seconds}),
+        None => serde_json::json!({"stop": false}),
+    };
+    let request = hyper::Request::put("/writes")
+        .header(hyper::header::HOST, address.to_string())
+        .header(hyper::header::CONNECTION, "close")
+        .header(hyper::header::AUTHORIZATION, format!("Bearer {token}"))
+        .body(Full::from(body.to_string()))
+        .map_err(|e| e.to_string())?;
+    match tokio::time::timeout(within, exchange(address, request)).await {
+        Ok(answer) => answer.map_err(|e| format!("PUT /writes at {address}: {e}")),
+        Err(_) => Err(format!("PUT /writes at {address}: nothing within {within:?}")),
+    }
+}
+
+async fn exchange(address: SocketAddr, request: hyper::Request<Full<Bytes>>) -> Result<Report, BoxError> {
+    let stream = TcpStream::connect(address).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     // The connection is driven beside the request and ends with it; nothing is left running.
     let exchange = async {
         let response = sender.send_request(request).await?;

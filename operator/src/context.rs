@@ -1,5 +1,6 @@
 //! What all controllers share.
 
+use crate::events::Said;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use ferromq_client::admin::Admin;
@@ -24,6 +25,10 @@ pub struct Context {
     pub metrics: Metrics,
     /// Where brokers were last met.
     pub directory: Directory,
+    /// Who this process is, for leases and events.
+    pub identity: String,
+    /// What events said last.
+    pub said: Said,
     /// Passes under way: each holds a token, so that a stop can wait for them.
     pub passes: TaskTracker,
 }
@@ -91,13 +96,13 @@ impl Context {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// The API of a kind in all watched namespaces.
-    pub fn watched<K>(&self) -> Api<K>
+    /// The API of a kind in one watched namespace, or in all for an empty name.
+    pub fn watched<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope>,
         K::DynamicType: Default,
     {
-        match self.settings.watch_namespace.as_str() {
+        match namespace {
             "" => Api::all(self.client.clone()),
             one => Api::namespaced(self.client.clone(), one),
         }

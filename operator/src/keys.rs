@@ -52,6 +52,49 @@ pub struct Key {
     pub owner: Owner,
 }
 
+/// Keys that brokers take while they run (request 25), with their defaults.
+pub const LIVE: &[(&str, &str)] = &[
+    ("logLevel", "info"),
+    ("brokerPermission", "6"),
+    ("autoCreateTopicEnable", "true"),
+    ("autoCreateSubscriptionGroup", "true"),
+    ("traceOn", "true"),
+    ("regionId", "DefaultRegion"),
+    ("rejectTransactionMessage", "false"),
+    ("storeReplyMessageEnable", "true"),
+    ("transactionTimeOut", "6000"),
+    ("transactionCheckMax", "15"),
+    ("longPollingEnable", "true"),
+    ("shortPollingTimeMills", "1000"),
+    ("brokerFastFailureEnable", "true"),
+    ("waitTimeMillsInSendQueue", "1000"),
+    ("waitTimeMillsInPullQueue", "5000"),
+    ("waitTimeMillsInHeartbeatQueue", "31000"),
+    ("waitTimeMillsInTransactionQueue", "3000"),
+    ("sendThreadPoolQueueCapacity", "10000"),
+    ("enableDetailStat", "true"),
+    ("metricsMaxSeries", "1000"),
+    ("notifyConsumerIdsChangedEnable", "true"),
+    ("registerBrokerTimeoutMills", "6000"),
+    ("forceRegister", "true"),
+    ("compressedRegister", "false"),
+    ("slaveReadEnable", "false"),
+    ("startAcceptSendRequestTimeStamp", "0"),
+    ("enablePropertyFilter", "false"),
+    ("deleteWhen", "04"),
+    ("deleteWhenTimeZone", ""),
+    ("fileReservedTime", "72"),
+    ("diskMaxUsedSpaceRatio", "75"),
+    ("storeCapacityBytes", "0"),
+    ("maxMsgsNumBatch", "64"),
+    ("defaultQueryMaxNum", "32"),
+];
+
+/// Whether brokers take a key while they run.
+pub fn is_live(name: &str) -> bool {
+    LIVE.iter().any(|(key, _)| *key == name)
+}
+
 /// Looks a key up by its exact name.
 pub fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|k| k.name == name)
@@ -202,10 +245,10 @@ pub const KEYS: &[Key] = &[
     user("disableConsumeIfConsumerReadSlowly", Kind::Bool),
     user("consumerFallbehindThreshold", LONG),
     user("brokerFastFailureEnable", Kind::Bool),
-    user("waitTimeMillsInSendQueue", COUNT),
-    user("waitTimeMillsInPullQueue", COUNT),
-    user("waitTimeMillsInHeartbeatQueue", COUNT),
-    user("waitTimeMillsInTransactionQueue", COUNT),
+    user("waitTimeMillsInSendQueue", Kind::Int(1, 3_600_000)),
+    user("waitTimeMillsInPullQueue", Kind::Int(1, 3_600_000)),
+    user("waitTimeMillsInHeartbeatQueue", Kind::Int(1, 3_600_000)),
+    user("waitTimeMillsInTransactionQueue", Kind::Int(1, 3_600_000)),
     user("startAcceptSendRequestTimeStamp", Kind::Int(0, i64::MAX)),
     user("enablePropertyFilter", Kind::Bool),
     user("enableCalcFilterBitMap", Kind::Bool),
@@ -232,7 +275,7 @@ pub const KEYS: &[Key] = &[
     user("consumerManageThreadPoolNums", POOL),
     user("heartbeatThreadPoolNums", POOL),
     user("endTransactionThreadPoolNums", POOL),
-    user("sendThreadPoolQueueCapacity", POOL),
+    user("sendThreadPoolQueueCapacity", Kind::Int(1, 10_000_000)),
     user("putThreadPoolQueueCapacity", POOL),
     user("replyThreadPoolQueueCapacity", POOL),
     user("pullThreadPoolQueueCapacity", Kind::Int(1, 10_000_000)),
@@ -250,6 +293,7 @@ pub const KEYS: &[Key] = &[
     user("serverSocketSndBufSize", POOL),
     user("serverSocketRcvBufSize", POOL),
     user("serverSocketBacklog", Kind::Int(1, 65_535)),
+    user("metricsMaxSeries", Kind::Int(0, 1_000_000)),
     user("connectionBufferBytes", Kind::Int(0, 1_099_511_627_776)),
     user("writeBufferHighWaterMark", POOL),
     user("writeBufferLowWaterMark", POOL),
@@ -363,6 +407,18 @@ mod tests {
         for (key, ..) in BrokerSettings::REFUSED {
             assert_ne!(find(key).unwrap().owner, Owner::User, "{key}");
         }
+    }
+
+    #[test]
+    fn live_keys_and_their_defaults_are_those_of_the_broker() {
+        let defaults = BrokerSettings::default();
+        let theirs: BTreeSet<(&str, String)> = BrokerSettings::KEYS
+            .iter()
+            .filter(|k| k.live)
+            .map(|k| (k.key, defaults.get(k.key).unwrap_or_default()))
+            .collect();
+        let ours: BTreeSet<(&str, String)> = LIVE.iter().map(|(k, v)| (*k, (*v).to_owned())).collect();
+        assert_eq!(ours, theirs);
     }
 
     #[test]

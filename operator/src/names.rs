@@ -18,8 +18,23 @@ pub const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
 pub const APPLIED_ANNOTATION: &str = "ferromq.io/applied";
 /// Annotation of the pod template with the digest of the configuration, so that a change of it replaces pods.
 pub const CONFIG_ANNOTATION: &str = "ferromq.io/config";
+/// Annotation of the pod template with the digest of that template: a pod with another one is to be restarted.
+pub const FORM_ANNOTATION: &str = "ferromq.io/form";
+/// Annotation of a StatefulSet: which of its pods may be taken out.
+pub const GRANT_ANNOTATION: &str = "ferromq.io/grant";
+/// Annotation of a broker's pod: it is restarted now, whatever its value.
+pub const RESTART_NOW_ANNOTATION: &str = "ferromq.io/restart-now";
+/// Annotation of a BrokerCluster: when its value changes, all brokers are restarted.
+pub const RESTART_ANNOTATION: &str = "ferromq.io/restart";
+/// Annotation of a BrokerCluster: the id of the rollout in which masters may be restarted.
+pub const APPROVE_ANNOTATION: &str = "ferromq.io/approve";
+/// Field manager of the annotations that the operator keeps for itself, apart from what it applies.
+pub const MEMORY: &str = "ferromq-operator-memory";
 /// Finalizer of a Topic whose deletion policy is Delete.
 pub const TOPIC_FINALIZER: &str = "ferromq.io/topic";
+
+/// Finalizer of a ConsumerGroup whose deletion policy is Delete.
+pub const GROUP_FINALIZER: &str = "ferromq.io/consumer-group";
 
 /// Port of the name servers.
 pub const NAMESRV_PORT: u16 = 9876;

@@ -1,8 +1,10 @@
 //! The running operator: connection, HTTP, controllers, and the order in which they stop.
 
 use crate::context::{Context, Directory};
-use crate::controller::{brokercluster, topic};
-use crate::crd::{BrokerCluster, Topic};
+use crate::controller::{brokercluster, consumergroup, topic};
+use crate::crd::{BrokerCluster, ConsumerGroup, Topic};
+use crate::events::Said;
+use crate::lease::Candidate;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use anyhow::Context as _;
@@ -60,6 +62,8 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
         metrics: Metrics::default(),
         directory: Directory::default(),
         passes: TaskTracker::new(),
+        identity: settings.identity.clone(),
+        said: Said::default(),
         settings,
     });
 
@@ -79,16 +83,10 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "ferromq-operator started");
 
+    let mut lost = Ok(());
     if wait_for_definitions(&cx, &stop).await {
         ready.store(true, Ordering::Relaxed);
-        let controllers = futures::future::join(
-            Box::pin(brokercluster::run(Arc::clone(&cx), stop.clone())),
-            Box::pin(topic::run(Arc::clone(&cx), stop.clone())),
-        );
-        tokio::select! {
-            _ = controllers => {}
-            () = drained(&cx, &stop) => {}
-        }
+        lost = lead(&cx, &stop).await;
     }
     let by_signal = stop.is_cancelled();
     ready.store(false, Ordering::Relaxed);
@@ -96,9 +94,70 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     tasks.close();
     tasks.wait().await;
     cx.admin.close().await;
+    lost?;
     anyhow::ensure!(by_signal, "the controllers ended by themselves");
     tracing::info!("ferromq-operator stopped");
     Ok(())
+}
+
+/// Runs the controllers, once the lease is held if there is an election. Ends with them, with a stop, or with the lease.
+async fn lead(cx: &Arc<Context>, stop: &CancellationToken) -> anyhow::Result<()> {
+    let seconds = cx.settings.lease_seconds;
+    let candidate = (seconds > 0).then(|| {
+        Candidate::new(
+            cx.client.clone(),
+            &cx.settings.own_namespace,
+            &cx.identity,
+            Duration::from_secs(seconds),
+        )
+    });
+    if let Some(candidate) = &candidate {
+        if !candidate.acquire(stop).await {
+            return Ok(());
+        }
+        tracing::info!("leading");
+    }
+    let ended = CancellationToken::new();
+    let hold = async {
+        match &candidate {
+            Some(candidate) => candidate.hold(ended.clone()).await,
+            None => {
+                ended.cancelled().await;
+                Ok(())
+            }
+        }
+    };
+    let work = async {
+        let controllers = cx.settings.namespaces().into_iter().map(|namespace| {
+            futures::future::join3(
+                Box::pin(brokercluster::run(
+                    Arc::clone(cx),
+                    namespace.clone(),
+                    stop.clone(),
+                )),
+                Box::pin(topic::run(Arc::clone(cx), namespace.clone(), stop.clone())),
+                Box::pin(consumergroup::run(Arc::clone(cx), namespace, stop.clone())),
+            )
+        });
+        tokio::select! {
+            _ = futures::future::join_all(controllers) => {}
+            () = drained(cx, stop) => {}
+        }
+        ended.cancel();
+    };
+    let hold = async {
+        let held = hold.await;
+        if held.is_err() {
+            // Whoever leads now works already.
+            return held;
+        }
+        Ok(())
+    };
+    tokio::pin!(work, hold);
+    tokio::select! {
+        () = &mut work => hold.await,
+        lost = &mut hold => lost,
+    }
 }
 
 /// Ends when a stop was asked for and the passes under way have ended. The controllers begin no new ones then, but their
@@ -115,9 +174,23 @@ async fn drained(cx: &Context, stop: &CancellationToken) {
 async fn wait_for_definitions(cx: &Context, stop: &CancellationToken) -> bool {
     loop {
         let one = ListParams::default().limit(1);
-        let clusters = cx.watched::<BrokerCluster>().list_metadata(&one).await.map(drop);
-        let topics = cx.watched::<Topic>().list_metadata(&one).await.map(drop);
-        let Err(error) = clusters.and(topics) else {
+        let namespace = cx.settings.namespaces().into_iter().next().unwrap_or_default();
+        let clusters = cx
+            .watched::<BrokerCluster>(&namespace)
+            .list_metadata(&one)
+            .await
+            .map(drop);
+        let topics = cx
+            .watched::<Topic>(&namespace)
+            .list_metadata(&one)
+            .await
+            .map(drop);
+        let groups = cx
+            .watched::<ConsumerGroup>(&namespace)
+            .list_metadata(&one)
+            .await
+            .map(drop);
+        let Err(error) = clusters.and(topics).and(groups) else {
             return true;
         };
         tracing::warn!(%error, "cannot read the custom resources yet");

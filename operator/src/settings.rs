@@ -17,7 +17,7 @@ pub enum Dial {
 /// Settings of `ferromq-operator run`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Settings {
-    /// Watch only this namespace; empty means all.
+    /// Watch only these namespaces, with commas between them; empty means all.
     #[arg(long, env = "FERROMQ_WATCH_NAMESPACE", default_value = "")]
     pub watch_namespace: String,
     /// Seconds after which everything is looked at again, changed or not.
@@ -32,6 +32,18 @@ pub struct Settings {
     /// Resources of a kind reconciled at the same time.
     #[arg(long, env = "FERROMQ_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub concurrency: u16,
+    /// Seconds that clients are given to learn of fewer queues or groups: they ask for routes every 30 seconds.
+    #[arg(long, env = "FERROMQ_ROUTE_REFRESH_SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub route_refresh_seconds: u32,
+    /// Seconds after which another operator takes over from one that no longer renews its lease; 0 is no election.
+    #[arg(long, env = "FERROMQ_LEASE_SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    pub lease_seconds: u64,
+    /// Namespace of the operator itself, for its lease.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "default")]
+    pub own_namespace: String,
+    /// Name of this process in leases and events.
+    #[arg(long, env = "POD_NAME", default_value = "ferromq-operator")]
+    pub identity: String,
     /// How brokers are reached.
     #[arg(long, env = "FERROMQ_DIAL", value_enum, default_value = "auto")]
     pub dial: Dial,
@@ -60,6 +72,29 @@ impl Settings {
     /// Time for one call to a broker.
     pub fn broker_timeout(&self) -> Duration {
         Duration::from_millis(self.broker_timeout_milliseconds)
+    }
+
+    /// Seconds that clients are given to learn of a change of routes.
+    pub fn route_refresh(&self) -> i64 {
+        i64::from(self.route_refresh_seconds)
+    }
+
+    /// The namespaces to watch; one empty name stands for all.
+    pub fn namespaces(&self) -> Vec<String> {
+        let mut named: Vec<String> = self
+            .watch_namespace
+            .split(',')
+            .map(str::trim)
+            .filter(|n| !n.is_empty())
+            .map(str::to_owned)
+            .collect();
+        named.sort();
+        named.dedup();
+        if named.is_empty() {
+            vec![String::new()]
+        } else {
+            named
+        }
     }
 
     /// Whether headless names are used, given whether this process runs inside Kubernetes.

@@ -83,10 +83,22 @@ pub(crate) fn update_config(
         log.set_level(&new.log_level)
             .map_err(|error| Refusal::system(error.to_string()))?;
     }
-    if new.delete_when != old.delete_when {
-        core.store.set_delete_when(&new.delete_when).map_err(|error| {
-            Refusal::system(format!("deleteWhen={} is not possible: {error}", new.delete_when))
-        })?;
+    if (
+        &new.delete_when,
+        &new.delete_when_time_zone,
+        new.store_capacity_bytes,
+    ) != (
+        &old.delete_when,
+        &old.delete_when_time_zone,
+        old.store_capacity_bytes,
+    ) {
+        core.store
+            .set_schedule(
+                &new.delete_when,
+                &new.delete_when_time_zone,
+                new.store_capacity_bytes,
+            )
+            .map_err(Refusal::system)?;
     }
     let path = live_file(&old.store_path_root_dir);
     let mut kept = if path.exists() {
@@ -96,8 +108,12 @@ pub(crate) fn update_config(
     };
     kept.extend(&changed);
     if let Err(error) = json_table::save_durably(&path, kept.to_text().as_bytes()) {
-        // What cannot be kept is not changed: these two were tried before.
-        let undone = core.store.set_delete_when(&old.delete_when);
+        // What cannot be kept is not changed: these were tried before.
+        let undone = core.store.set_schedule(
+            &old.delete_when,
+            &old.delete_when_time_zone,
+            old.store_capacity_bytes,
+        );
         let quiet = core.log.as_ref().map(|log| log.set_level(&old.log_level));
         tracing::debug!(?undone, ?quiet, "settings could not be kept; they are as before");
         return Err(error.into());

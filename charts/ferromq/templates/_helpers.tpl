@@ -18,17 +18,28 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
+{{/* The namespaces to watch, as a JSON list; empty for all. */}}
+{{- define "ferromq.namespaces" -}}
+{{- $all := list -}}
+{{- range splitList "," (.Values.watchNamespace | default "") -}}
+{{- with trim . -}}
+{{- $all = append $all . -}}
+{{- end -}}
+{{- end -}}
+{{- $all | uniq | toJson -}}
+{{- end -}}
+
 {{/* Every rule is a call that the operator makes; the code that makes it is named beside. */}}
 {{- define "ferromq.rules" -}}
 - apiGroups: [ferromq.io]
   resources: [brokerclusters]
   verbs: [get, list, watch]
 - apiGroups: [ferromq.io]
-  resources: [topics]
-  # patch: the finalizer of a Topic whose deletion policy is Delete
+  resources: [topics, consumergroups]
+  # patch: the finalizer of one whose deletion policy is Delete
   verbs: [get, list, watch, patch]
 - apiGroups: [ferromq.io]
-  resources: [brokerclusters/status, topics/status]
+  resources: [brokerclusters/status, topics/status, consumergroups/status]
   verbs: [patch]
 - apiGroups: [ferromq.io]
   resources: [brokerclusters/finalizers]
@@ -45,15 +56,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [apps]
   resources: [statefulsets]
-  # never deleted: a group may hold unread messages
-  verbs: [get, list, watch, create, patch]
+  # delete: a group that was asked to leave and is read to its end
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [secrets]
   # the HTTP token of a cluster: made once, read, never listed
   verbs: [get, create]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list]
+  # delete: the operator restarts brokers itself, one at a time
+  verbs: [list, delete]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   # patch: a volume that grows

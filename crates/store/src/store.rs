@@ -223,13 +223,19 @@ impl Store {
             .set_retention(file_reserved_hours, disk_max_used_space_ratio);
     }
 
-    /// Changes `deleteWhen` while running.
+    /// Changes `deleteWhen`, `deleteWhenTimeZone` and `storeCapacityBytes` while running.
     ///
     /// # Errors
-    /// What is wrong with the text; nothing changed then.
-    pub fn set_delete_when(&self, hours: &str) -> Result<(), String> {
-        let hours = plan::parse_hours(hours)?;
-        self.core().disk.set_hours(hours);
+    /// Says which of the first two is wrong; nothing is changed then.
+    pub fn set_schedule(
+        &self,
+        delete_when: &str,
+        time_zone: &str,
+        capacity_bytes: u64,
+    ) -> Result<(), String> {
+        let hours = plan::parse_hours(delete_when)?;
+        let zone = plan::parse_zone(time_zone)?;
+        self.core().disk.set_schedule(hours, zone, capacity_bytes);
         Ok(())
     }
 

@@ -3,8 +3,10 @@
 //! Each test has a namespace of its own and removes it, so tests run in any order and beside each other.
 
 mod chart;
+mod growth;
 mod life;
 mod refusals;
 mod removal;
+mod rollouts;
 mod support;
 mod topics;

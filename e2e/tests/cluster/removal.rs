@@ -1,8 +1,6 @@
 //! Deleting a BrokerCluster removes what it made, keeps the volumes, and a new one of that name finds its data again.
 
-use std::process::Command;
-
-use crate::support::{Namespace, broker_cluster, ferroctl, kubectl, root, run, text, topic, wait_for};
+use crate::support::{Namespace, broker_cluster, ferroctl, kill_operator, run, text, topic, wait_for};
 
 #[test]
 fn volumes_outlive_the_cluster_and_are_taken_up_again() {
@@ -71,15 +69,4 @@ fn an_operator_killed_in_mid_reconcile_is_resumed() {
     kill_operator();
     space.wait_ready("mqc", "killed");
     space.wait_ready("mqt", "t");
-}
-
-/// SIGKILL to the operator's process: no time for a last word.
-fn kill_operator() {
-    let label = ["-l", "app.kubernetes.io/name=ferromq-operator", "-o", "name"];
-    let pods = run(kubectl()
-        .args(["-n", "ferromq-system", "get", "pods"])
-        .args(label));
-    let pod = pods.trim().strip_prefix("pod/").expect("one pod of the operator");
-    let target = format!("ferromq-system/{pod}");
-    run(Command::new(root().join("target/debug/rig")).args(["kill-pod-process", &target, "operator"]));
 }

@@ -86,7 +86,8 @@ pub(crate) fn try_ferroctl(name_server: &str, args: &[&str]) -> Option<Value> {
     Some(serde_json::from_slice(&done.stdout).expect("ferroctl prints JSON"))
 }
 
-fn ferroctl_command(name_server: &str, args: &[&str]) -> Command {
+/// A command line of `ferroctl` inside the cluster's network.
+pub(crate) fn ferroctl_command(name_server: &str, args: &[&str]) -> Command {
     let binary = root().join("target/debug/ferroctl");
     let binary = binary.to_str().expect("path is UTF-8");
     let mut line = vec![binary, "-n", name_server, "-o", "json"];
@@ -295,4 +296,15 @@ pub(crate) fn helm() -> Command {
         .find_map(|l| l.strip_prefix("HELM="))
         .expect("a version of helm");
     Command::new(cache.join(format!("ferromq/helm-{version}/helm")))
+}
+
+/// SIGKILL to the operator's process: no time for a last word.
+pub(crate) fn kill_operator() {
+    let label = ["-l", "app.kubernetes.io/name=ferromq-operator", "-o", "name"];
+    let pods = run(kubectl()
+        .args(["-n", "ferromq-system", "get", "pods"])
+        .args(label));
+    let pod = pods.trim().strip_prefix("pod/").expect("one pod of the operator");
+    let target = format!("ferromq-system/{pod}");
+    run(Command::new(root().join("target/debug/rig")).args(["kill-pod-process", &target, "operator"]));
 }

@@ -125,7 +125,7 @@ fn versions(space: &Namespace) -> BTreeMap<String, String> {
 }
 
 /// Reconciles ended so far, by kind, from the operator's own metrics.
-fn passes() -> BTreeMap<String, u64> {
+pub(crate) fn passes() -> BTreeMap<String, u64> {
     let path = "/api/v1/namespaces/ferromq-system/services/ferromq-operator:8080/proxy/metrics";
     let text = run(crate::support::kubectl().args(["get", "--raw", path]));
     text.lines()
@@ -142,11 +142,16 @@ fn passes() -> BTreeMap<String, u64> {
 }
 
 /// The smallest number of passes over either kind since `before`.
-fn passes_since(before: &BTreeMap<String, u64>) -> u64 {
+pub(crate) fn passes_since(before: &BTreeMap<String, u64>) -> u64 {
     let now = passes();
     ["BrokerCluster", "Topic"]
         .iter()
-        .map(|k| now.get(*k).copied().unwrap_or_default() - before.get(*k).copied().unwrap_or_default())
+        .map(|k| {
+            let (now, before) = (now.get(*k).copied(), before.get(*k).copied());
+            let (now, before) = (now.unwrap_or_default(), before.unwrap_or_default());
+            // An operator that was started anew counts from zero.
+            now.checked_sub(before).unwrap_or(now)
+        })
         .min()
         .unwrap_or_default()
 }

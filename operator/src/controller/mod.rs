@@ -1,11 +1,15 @@
 //! One module per kind; each goes dereference → validate → build → apply → status.
 
 pub mod brokercluster;
+pub mod consumergroup;
 pub mod topic;
 
 use crate::context::Context;
+use crate::crd::BrokerCluster;
 use crate::error::Error;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
+use kube::api::Api;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
@@ -43,6 +47,31 @@ async fn in_time(pass: impl Future<Output = Result<Action, Error>>) -> Result<Ac
 fn finish(cx: &Context, kind: &'static str, begun: Instant, result: &Result<Action, Error>) {
     let word = result.as_ref().err().map_or("ok", Error::word);
     cx.metrics.passed(kind, word, begun.elapsed());
+}
+
+/// What of a BrokerCluster changes the fate of Topics and ConsumerGroups: its existence, its groups, and which brokers
+/// are ready.
+fn matters_to_tables(cluster: &BrokerCluster) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    cluster.metadata.uid.hash(&mut hasher);
+    cluster.metadata.generation.hash(&mut hasher);
+    cluster.metadata.deletion_timestamp.is_some().hash(&mut hasher);
+    for row in cluster.status.iter().flat_map(|s| &s.brokers) {
+        (&row.name, row.ready, &row.stage).hash(&mut hasher);
+    }
+    for row in cluster.status.iter().flat_map(|s| &s.group_states) {
+        (row.index, &row.stage).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Whether the namespace is being deleted: then nothing may hold it up.
+async fn is_leaving(cx: &Context, namespace: &str) -> Result<bool, Error> {
+    let found = Api::<Namespace>::all(cx.client.clone())
+        .get_opt(namespace)
+        .await
+        .map_err(Error::api(format!("look at namespace {namespace}")))?;
+    Ok(found.is_none_or(|n| n.metadata.deletion_timestamp.is_some()))
 }
 
 /// Logs how a pass ended.

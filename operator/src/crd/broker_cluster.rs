@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
     derive = "PartialEq",
     doc = "A RocketMQ cluster: name servers and one or more broker groups",
     validation = Rule::new(rules::NAME_FITS).message(rules::NAME_FITS_MESSAGE),
+    scale(spec_replicas_path = ".spec.brokers.groups", status_replicas_path = ".status.groups"),
     printcolumn(name = "Groups", type_ = "integer", json_path = ".spec.brokers.groups"),
     printcolumn(name = "Brokers", type_ = "string", json_path = ".status.readyBrokers", description = "Ready brokers of all brokers"),
     printcolumn(name = "NameServers", type_ = "string", json_path = ".status.readyNameServers", description = "Ready name servers of all name servers"),
@@ -75,6 +76,10 @@ pub struct BrokerClusterSpec {
     /// When and why old messages are deleted.
     #[serde(default)]
     pub retention: Retention,
+
+    /// How a change that needs restarts reaches the brokers.
+    #[serde(default)]
+    pub rollout: Rollout,
 
     /// Any other key of broker.conf. Unknown keys are refused, and so are keys that a field or the operator sets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -136,6 +141,19 @@ pub struct NameServers {
     /// Compute resources of each name server.
     #[serde(default)]
     pub resources: Resources,
+    /// Changes to the pods of the name servers, merged strategically: affinity, tolerations, priority, side cars and so on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "pod_template_schema")]
+    pub pod_template: Option<serde_json::Value>,
+    /// Entries of the key-value store, by namespace and key, kept on every name server. ORDER_TOPIC_CONFIG is the
+    /// namespace of ordered topics.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(length(max = 32))]
+    pub kv: BTreeMap<String, BTreeMap<String, String>>,
+    /// Name servers outside, `host:port`, that the brokers join as well: for a migration from another cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "external_schema")]
+    pub external: Vec<String>,
 }
 
 impl Default for NameServers {
@@ -143,8 +161,118 @@ impl Default for NameServers {
         Self {
             replicas: 1,
             resources: Resources::default(),
+            pod_template: None,
+            kv: BTreeMap::new(),
+            external: Vec::new(),
         }
     }
+}
+
+/// How a change that needs restarts reaches the brokers.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// While true no pod is restarted; a restart that has not begun is given up.
+    #[serde(default)]
+    pub paused: bool,
+    /// Groups that may have a broker down at the same time, 1 to 100.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 100))]
+    pub max_parallel_groups: i32,
+    /// Whether masters are restarted without being asked. Manual waits for the annotation ferromq.io/approve with the
+    /// value of status.rollout.id.
+    #[serde(default)]
+    pub masters: Approval,
+    /// When restarts may begin. Empty: at any time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub windows: Vec<Window>,
+    /// Seconds that a broker has for a clean stop, 30 to 3600: the grace time of its pod.
+    #[serde(default = "two_minutes")]
+    #[schemars(range(min = 30, max = 3_600))]
+    pub grace_seconds: i64,
+}
+
+impl Default for Rollout {
+    fn default() -> Self {
+        Self {
+            paused: false,
+            max_parallel_groups: 1,
+            masters: Approval::default(),
+            windows: Vec::new(),
+            grace_seconds: two_minutes(),
+        }
+    }
+}
+
+fn two_minutes() -> i64 {
+    120
+}
+
+/// Whether a person is asked.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Approval {
+    /// Nobody is asked.
+    #[default]
+    Automatic,
+    /// A person says when.
+    Manual,
+}
+
+/// A time at which restarts may begin.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Window {
+    /// Days on which it begins. Empty: every day.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7))]
+    pub days: Vec<Day>,
+    /// When it begins, as "02:30".
+    #[schemars(regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"))]
+    pub start: String,
+    /// How long it lasts, 1 minute to a day.
+    #[schemars(range(min = 1, max = 1_440))]
+    pub minutes: i32,
+    /// Time zone of start, as "UTC" or "Europe/Berlin".
+    #[serde(default = "utc")]
+    #[schemars(length(min = 1, max = 64), regex(pattern = "^[A-Za-z0-9_+/-]+$"))]
+    pub time_zone: String,
+}
+
+/// A day of the week.
+#[allow(missing_docs, reason = "the names say it")]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Day {
+    Mon,
+    Tue,
+    Wed,
+    Thu,
+    Fri,
+    Sat,
+    Sun,
+}
+
+/// What becomes of a group that leaves and is not consumed in time.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AfterDeadline {
+    /// It stays, readable, until it is consumed.
+    #[default]
+    Wait,
+    /// It is removed with what is unread; its volumes follow storage.retentionPolicy.
+    Remove,
+}
+
+/// How a group leaves when `groups` is made smaller.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Removal {
+    /// Seconds after which afterDeadline applies. Not set: there is no deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 31_536_000))]
+    pub deadline_seconds: Option<i64>,
+    /// What is done then.
+    #[serde(default)]
+    pub after_deadline: AfterDeadline,
 }
 
 /// How a master treats its replicas.
@@ -170,19 +298,18 @@ pub enum Flush {
 /// The broker groups.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
 #[x_kube(
-    validation = Rule::new(rules::GROUPS_NOT_REMOVED).message("brokers.groups cannot be made smaller in this version: a group may hold unread messages"),
     validation = Rule::new(rules::BROKER_NAMES_FIXED).message("brokers.names cannot be changed: clients and stored offsets know the groups by name"),
 )]
 #[serde(rename_all = "camelCase")]
 pub struct Brokers {
-    /// Number of broker groups, 1 to 100. Topics are spread over all groups.
+    /// Number of broker groups, 1 to 100. Topics are spread over all groups. Made smaller, the last groups take no more
+    /// messages, wait until every consumer group has read them, and go.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 100))]
     pub groups: i32,
-    /// Brokers in each group, the master included. Replication is not available in this version: only 1 is accepted.
+    /// Brokers in each group, the master included: the first is the master, the others are its replicas.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 10))]
-    #[x_kube(validation = Rule::new(rules::ONE_BROKER_PER_GROUP).message("replication is not available in this version: brokers.replicasPerGroup must be 1"))]
     pub replicas_per_group: i32,
     /// Whether a send waits for a replica. Sync needs replicasPerGroup of at least 2.
     #[serde(default)]
@@ -198,6 +325,13 @@ pub struct Brokers {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "broker_names_schema")]
     pub names: Vec<String>,
+    /// How a group leaves when groups is made smaller.
+    #[serde(default)]
+    pub removal: Removal,
+    /// Changes to the pods of the brokers, merged strategically: affinity, tolerations, priority, side cars and so on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "pod_template_schema")]
+    pub pod_template: Option<serde_json::Value>,
 }
 
 impl Default for Brokers {
@@ -209,6 +343,8 @@ impl Default for Brokers {
             flush: Flush::default(),
             resources: Resources::default(),
             names: Vec::new(),
+            removal: Removal::default(),
+            pod_template: None,
         }
     }
 }
@@ -294,6 +430,18 @@ fn three_quarters() -> i32 {
     75
 }
 
+fn pod_template_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}
+
+fn external_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "array",
+        "maxItems": 16,
+        "items": { "type": "string", "minLength": 3, "maxLength": 261, "pattern": "^[A-Za-z0-9._-]+:[0-9]{1,5}$" },
+    })
+}
+
 fn config_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let mut checks = vec![serde_json::json!({
         "rule": rules::config_keys_known(),
@@ -329,10 +477,23 @@ pub struct BrokerClusterStatus {
     /// Generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready, Reconciling and Stalled.
+    /// Ready, Reconciling, Stalled and SettingsApplied.
     #[serde(default)]
     #[schemars(schema_with = "conditions_schema")]
     pub conditions: Vec<Condition>,
+    /// Broker groups that exist, those that leave included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<i32>,
+    /// A row per broker group.
+    #[serde(default)]
+    #[schemars(schema_with = "group_rows_schema")]
+    pub group_states: Vec<GroupRow>,
+    /// What is changed, and how far that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutStatus>,
+    /// Settings that brokers have from somewhere else than this resource, and that differ from their defaults.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<DriftRow>,
     /// Ready brokers of all brokers, as "2/2".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_brokers: Option<String>,
@@ -346,6 +507,76 @@ pub struct BrokerClusterStatus {
     #[serde(default)]
     #[schemars(schema_with = "broker_rows_schema")]
     pub brokers: Vec<BrokerRow>,
+}
+
+/// One broker group as last seen.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupRow {
+    /// Index of the group, from 0.
+    pub index: i32,
+    /// RocketMQ's name of the group.
+    pub broker_name: String,
+    /// Joining (topics and consumer groups are being copied to it), Serving or Leaving.
+    pub stage: String,
+    /// When a group that leaves stopped taking messages, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaving_since: Option<String>,
+    /// What it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// What is changed, and how far that is.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStatus {
+    /// Names what is rolled out: the value of the annotation ferromq.io/approve that lets masters be restarted.
+    pub id: String,
+    /// Why nothing more is begun now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
+    /// A row per broker that is still to be changed.
+    #[serde(default)]
+    #[schemars(schema_with = "plan_rows_schema")]
+    pub plan: Vec<PlanRow>,
+}
+
+/// One broker that is still to be changed.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanRow {
+    /// Name of the pod.
+    pub name: String,
+    /// Restart or Live.
+    pub how: String,
+    /// What differs.
+    pub why: String,
+    /// Pending, Granted (its turn has come) or Restarted (it is on its way back).
+    pub state: String,
+    /// What it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// A setting that a broker has from somewhere else.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct DriftRow {
+    /// Name of the pod.
+    pub broker: String,
+    /// Key of broker.conf.
+    pub key: String,
+    /// Value on the broker.
+    pub value: String,
+}
+
+fn group_rows_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    keyed_list::<GroupRow>(generator, "index")
+}
+
+fn plan_rows_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    keyed_list::<PlanRow>(generator, "name")
 }
 
 /// One broker as last seen.
@@ -379,6 +610,9 @@ pub struct BrokerRow {
     /// End of the commit log, in bytes from its beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_max_offset: Option<i64>,
+    /// Bytes of the master's log that a replica does not have yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind_bytes: Option<i64>,
     /// Whether the stop before the present run left the store clean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_stop_clean: Option<bool>,

@@ -13,6 +13,8 @@ pub const READY: &str = "Ready";
 pub const RECONCILING: &str = "Reconciling";
 /// The operator cannot go on before a person changes something.
 pub const STALLED: &str = "Stalled";
+/// Brokers that run have the settings that the spec gives.
+pub const SETTINGS: &str = "SettingsApplied";
 
 /// A condition without its time.
 #[derive(Debug, Clone, PartialEq, Eq)]

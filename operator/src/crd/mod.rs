@@ -7,11 +7,14 @@
 #[allow(unreachable_pub, reason = "KubeSchema repeats the structs inside functions")]
 pub mod broker_cluster;
 pub mod condition;
+#[allow(unreachable_pub, reason = "KubeSchema repeats the structs inside functions")]
+pub mod consumer_group;
 pub mod rules;
 #[allow(unreachable_pub, reason = "KubeSchema repeats the structs inside functions")]
 pub mod topic;
 
 pub use broker_cluster::{BrokerCluster, BrokerClusterSpec, BrokerClusterStatus};
+pub use consumer_group::{ConsumerGroup, ConsumerGroupSpec, ConsumerGroupStatus};
 pub use topic::{Topic, TopicSpec, TopicStatus};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -23,6 +26,7 @@ pub fn definitions() -> Vec<(&'static str, CustomResourceDefinition)> {
     vec![
         ("ferromq.io_brokerclusters.yaml", BrokerCluster::crd()),
         ("ferromq.io_topics.yaml", Topic::crd()),
+        ("ferromq.io_consumergroups.yaml", ConsumerGroup::crd()),
     ]
 }
 
@@ -77,6 +81,7 @@ mod tests {
         let names: Vec<_> = all.iter().map(|(_, c)| c.spec.names.clone()).collect();
         assert_eq!(names[0].short_names, Some(vec!["mqc".to_owned()]));
         assert_eq!(names[1].short_names, Some(vec!["mqt".to_owned()]));
+        assert_eq!(names[2].short_names, Some(vec!["mqg".to_owned()]));
         for n in names {
             assert_eq!(n.categories, Some(vec!["mq".to_owned()]));
         }

@@ -17,6 +17,16 @@ pub const TOPIC_NAME_USABLE: &str = "has(self.spec.topicName) || (self.metadata.
 pub const TOPIC_NAME_USABLE_MESSAGE: &str =
     "the name of this resource cannot be a topic name (at most 127 characters, no dots): set spec.topicName";
 
+/// A group name that the brokers take.
+pub const GROUP_NAME_USABLE: &str = "has(self.spec.groupName) || (self.metadata.name.size() <= 120 && self.metadata.name.matches('^[a-z0-9-]+$'))";
+/// Message of [`GROUP_NAME_USABLE`].
+pub const GROUP_NAME_USABLE_MESSAGE: &str =
+    "the name of this resource cannot be a group name (at most 120 characters, no dots): set spec.groupName";
+
+/// groupName stays as it is, set or not.
+pub const GROUP_NAME_FIXED: &str =
+    "(has(self.groupName) ? self.groupName : '') == (has(oldSelf.groupName) ? oldSelf.groupName : '')";
+
 /// topicName stays as it is, set or not.
 pub const TOPIC_NAME_FIXED: &str =
     "(has(self.topicName) ? self.topicName : '') == (has(oldSelf.topicName) ? oldSelf.topicName : '')";
@@ -37,12 +47,6 @@ pub const STORAGE_HOLDS_LOG: &str = "!isQuantity(self.storage.size) || quantity(
 /// A synchronous master without replicas would answer every send with an error.
 pub const SYNC_NEEDS_REPLICAS: &str =
     "self.brokers.replication != 'Sync' || self.brokers.replicasPerGroup > 1";
-
-/// Scale-in is not built.
-pub const GROUPS_NOT_REMOVED: &str = "self.groups >= oldSelf.groups";
-
-/// Replication is not built.
-pub const ONE_BROKER_PER_GROUP: &str = "self == 1";
 
 /// names stays as it is, set or not.
 pub const BROKER_NAMES_FIXED: &str =

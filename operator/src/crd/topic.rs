@@ -41,7 +41,8 @@ pub struct TopicSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 127), regex(pattern = "^[%|a-zA-Z0-9_-]+$"))]
     pub topic_name: Option<String>,
-    /// Queues that consumers read, in each broker group.
+    /// Queues that consumers read, in each broker group. Made fewer, the queues that go are closed for writing first, and
+    /// go when every consumer group has read them.
     #[serde(default = "eight")]
     #[schemars(range(min = 1, max = 65_535))]
     pub read_queues: i32,
@@ -55,6 +56,10 @@ pub struct TopicSpec {
     /// Whether clients treat the topic as ordered over the whole cluster.
     #[serde(default)]
     pub order: bool,
+    /// Seconds after which queues go although they were not read to the end. Not set: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 31_536_000))]
+    pub shrink_deadline_seconds: Option<i64>,
     /// What becomes of the topic and its messages when this resource is deleted.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
@@ -140,8 +145,11 @@ pub struct TopicStatus {
 pub struct TopicRow {
     /// RocketMQ's name of the group.
     pub broker_name: String,
-    /// Synced or Unreachable.
+    /// Synced, Shrinking or Unreachable.
     pub state: String,
+    /// Since when queues are closed for writing and wait to be read, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shrinking_since: Option<String>,
     /// Read queues on the broker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_queues: Option<i32>,

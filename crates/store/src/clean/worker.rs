@@ -12,7 +12,7 @@ use std::{
 
 use ferromq_protocol::names::topics;
 use jiff::tz::TimeZone;
-use parking_lot::RwLock;
+use parking_lot::Mutex;
 
 use super::plan::{self, Reason, Snapshot};
 use crate::{
@@ -39,8 +39,10 @@ pub(crate) struct DiskState {
     /// Retention as changed at run time, hours and percent; `UNCHANGED` stands for the configuration's.
     reserved_hours: AtomicU64,
     max_used: AtomicU64,
-    hours: RwLock<Vec<i8>>,
-    zone: TimeZone,
+    /// Hours of deleteWhen and their zone.
+    schedule: Mutex<(Vec<i8>, TimeZone)>,
+    /// storeCapacityBytes as changed at run time; `UNCHANGED` stands for the configuration's.
+    capacity: AtomicU64,
 }
 
 const UNCHANGED: u64 = u64::MAX;
@@ -55,8 +57,8 @@ impl DiskState {
             aligned_to: AtomicI64::new(-1),
             reserved_hours: AtomicU64::new(UNCHANGED),
             max_used: AtomicU64::new(UNCHANGED),
-            hours: RwLock::new(hours),
-            zone,
+            schedule: Mutex::new((hours, zone)),
+            capacity: AtomicU64::new(UNCHANGED),
         }
     }
 
@@ -75,9 +77,11 @@ impl DiskState {
         self.max_used.store(u64::from(max_used), Ordering::Release);
     }
 
-    /// From now on deletes expired files in these hours of the day.
-    pub(crate) fn set_hours(&self, hours: Vec<i8>) {
-        *self.hours.write() = hours;
+    /// From now on deletes expired files at these hours, and takes this for the size of the disk (0: what it is).
+    pub(crate) fn set_schedule(&self, hours: Vec<i8>, zone: TimeZone, capacity: u64) {
+        *self.schedule.lock() = (hours, zone);
+        self.capacity
+            .store(capacity.min(UNCHANGED - 1), Ordering::Release);
     }
 
     /// Hours and percentage in force.
@@ -107,7 +111,10 @@ impl Core {
     }
 
     fn measure(&self) -> (f64, f64) {
-        let capacity = self.config.store_capacity_bytes;
+        let capacity = match self.disk.capacity.load(Ordering::Acquire) {
+            UNCHANGED => self.config.store_capacity_bytes,
+            changed => changed,
+        };
         if capacity > 0 {
             let log = self.log.segments.len() as u64 * self.config.commit_log_file_size;
             let queues: u64 = self.dispatch.queues.all().iter().map(|q| q.bytes()).sum();
@@ -185,11 +192,11 @@ impl Core {
             self.config.file_reserved_hours,
             self.config.disk_max_used_space_ratio,
         ));
-        let hours = self.disk.hours.read().clone();
+        let (hours, zone) = self.disk.schedule.lock().clone();
         let snapshot = Snapshot {
             modified: &modified,
             now,
-            hour: plan::hour_at(&self.disk.zone, now),
+            hour: plan::hour_at(&zone, now),
             hours: &hours,
             reserved: reserved_hours.saturating_mul(3_600_000).min(i64::MAX as u64 / 4) as i64,
             used: log_used.max(queue_used),

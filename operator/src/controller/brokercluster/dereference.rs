@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The world as one pass sees it.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +53,23 @@ impl Observed {
     pub fn existing(&self) -> Existing {
         Existing {
             template_sizes: template_sizes(&self.live),
+            groups: self.groups(),
         }
+    }
+
+    /// Groups of which a StatefulSet or a pod exists.
+    fn groups(&self) -> BTreeSet<i32> {
+        let sets = self
+            .live
+            .iter()
+            .filter(|((kind, _), _)| *kind == ObjectKind::StatefulSet)
+            .filter_map(|(_, set)| set["metadata"]["labels"][names::GROUP_LABEL].as_str());
+        let pods = self
+            .pods
+            .values()
+            .filter_map(|p| p.metadata.labels.as_ref()?.get(names::GROUP_LABEL))
+            .map(String::as_str);
+        sets.chain(pods).filter_map(|text| text.parse().ok()).collect()
     }
 
     /// What building needs.

@@ -2,6 +2,9 @@
 
 pub mod build;
 pub mod dereference;
+pub mod groups;
+mod kv;
+pub mod live;
 pub mod roll;
 pub mod status;
 pub mod validate;
@@ -11,9 +14,11 @@ use crate::broker_status::{self, Expected, Report, ReportError};
 use crate::context::Context;
 use crate::controller::{changed_by_hand, finish, in_time};
 use crate::crd::BrokerCluster;
+use crate::crd::broker_cluster::Approval;
 use crate::crd::condition::READY;
 use crate::digest;
 use crate::error::Error;
+use crate::events::{Weight, tell};
 use crate::names;
 use dereference::{Observed, claimed, dereference};
 use futures::StreamExt;
@@ -27,36 +32,41 @@ use kube::runtime::controller::{Action, Config};
 use kube::runtime::{Controller, WatchStreamExt, reflector, watcher};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
-use status::{Outcome, Reports, status};
+use status::{Applied, Outcome, Reports, status};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use validate::{ValidCluster, validate};
 
 const KIND: &str = "BrokerCluster";
 /// Brokers asked for their status at the same time.
 const ASKED_AT_ONCE: usize = 16;
+/// Pause after a step of a roll, before the next one is planned.
+const AFTER_A_STEP: Duration = Duration::from_millis(500);
 
 /// Runs until `stop`, then ends the passes that have begun.
-pub async fn run(cx: Arc<Context>, stop: CancellationToken) {
+pub async fn run(cx: Arc<Context>, namespace: String, stop: CancellationToken) {
     let (reader, writer) = reflector::store();
-    let clusters = watcher(cx.watched::<BrokerCluster>(), watcher::Config::default())
-        .default_backoff()
-        .reflect(writer)
-        .applied_objects()
-        .predicate_filter(
-            |c: &BrokerCluster| Some(changed_by_hand(c)),
-            kube::runtime::PredicateConfig::default(),
-        );
+    let clusters = watcher(
+        cx.watched::<BrokerCluster>(&namespace),
+        watcher::Config::default(),
+    )
+    .default_backoff()
+    .reflect(writer)
+    .applied_objects()
+    .predicate_filter(
+        |c: &BrokerCluster| Some(changed_by_hand(c)),
+        kube::runtime::PredicateConfig::default(),
+    );
     let ours = watcher::Config::default().labels(&format!("app.kubernetes.io/managed-by={}", names::MANAGER));
     Controller::for_stream(clusters, reader)
         .with_config(Config::default().concurrency(cx.settings.concurrency))
-        .owns(cx.watched::<Service>(), ours.clone())
-        .owns(cx.watched::<ConfigMap>(), ours.clone())
-        .owns(cx.watched::<Deployment>(), ours.clone())
-        .owns(cx.watched::<StatefulSet>(), ours)
+        .owns(cx.watched::<Service>(&namespace), ours.clone())
+        .owns(cx.watched::<ConfigMap>(&namespace), ours.clone())
+        .owns(cx.watched::<Deployment>(&namespace), ours.clone())
+        .owns(cx.watched::<StatefulSet>(&namespace), ours)
         .graceful_shutdown_on(stop.cancelled_owned())
         .run(
             pass,
@@ -85,27 +95,37 @@ async fn reconcile(cluster: &BrokerCluster, cx: &Context) -> Result<Action, Erro
     if cluster.meta().deletion_timestamp.is_some() {
         // Everything made here carries an owner reference and goes with the resource.
         cx.directory.forget(&uid);
+        cx.said.forget(&uid);
         return Ok(Action::await_change());
     }
     let mut observed = dereference(cx, &namespace, &name).await?;
+    let mut reports = Reports::new();
     let (valid, outcome) = match validate(cluster, &observed.existing()) {
-        Err(faults) => (None, Outcome::Invalid(faults.to_string())),
-        Ok(valid) if cluster.spec.paused => (Some(valid), Outcome::Paused),
+        Err(faults) => {
+            cx.directory.looked_at(&uid);
+            (None, Outcome::Invalid(faults.to_string()))
+        }
         Ok(valid) => {
-            let outcome = match put_in_place(cx, &valid, &mut observed).await {
-                Ok(outcome) => outcome,
-                Err(error) if error.needs_a_person() => Outcome::Refused(error.to_string()),
-                Err(error) => return Err(error),
+            let met;
+            (reports, met) = ask_brokers(cx, &valid, &observed, &uid).await;
+            let outcome = if cluster.spec.paused {
+                Outcome::Paused
+            } else {
+                let heard = Heard {
+                    configs: live::read(cx, &reports, &met).await,
+                    reports: &reports,
+                    met,
+                };
+                match Box::pin(put_in_place(cx, cluster, &valid, &mut observed, &heard)).await {
+                    Ok(applied) => Outcome::Applied(Box::new(applied)),
+                    Err(error) if error.needs_a_person() => Outcome::Refused(error.to_string()),
+                    Err(error) => return Err(error),
+                }
             };
             (Some(valid), outcome)
         }
     };
-    let reports = if let Some(valid) = &valid {
-        ask_brokers(cx, valid, &observed, &uid).await
-    } else {
-        cx.directory.looked_at(&uid);
-        Reports::new()
-    };
+    say_outcome(cx, cluster, &outcome).await;
     let now = Time(jiff::Timestamp::now());
     let fresh = status(cluster, valid.as_ref(), &observed, &reports, &outcome, &now);
     let ready = fresh
@@ -135,38 +155,193 @@ async fn reconcile(cluster: &BrokerCluster, cx: &Context) -> Result<Action, Erro
         }
         cx.metrics.wrote("BrokerClusterStatus");
     }
-    Ok(Action::requeue(
-        if ready || matches!(outcome, Outcome::Invalid(_)) {
-            cx.settings.resync()
-        } else {
-            cx.settings.retry()
-        },
-    ))
+    let again = match &outcome {
+        Outcome::Applied(applied) if applied.acted => cx.settings.retry().min(AFTER_A_STEP),
+        _ if ready || matches!(outcome, Outcome::Invalid(_)) => cx.settings.resync(),
+        _ => cx.settings.retry(),
+    };
+    Ok(Action::requeue(again))
 }
 
-/// Writes what differs: the token, all objects, and larger volumes.
-async fn put_in_place(cx: &Context, valid: &ValidCluster, observed: &mut Observed) -> Result<Outcome, Error> {
-    make_token(cx, valid).await?;
-    let storage_notes = grow_claims(cx, valid, observed).await?;
-    let uid = &valid.owner.uid;
-    let mut plan = build::build(valid, &observed.facts(valid));
-    let mut held = roll::hold_back(&mut plan, &observed.live, uid);
-    apply::apply(cx, &valid.namespace, uid, &plan, &mut observed.live).await?;
-    if !plan.waiting.is_empty() {
-        // The Services were just made; the answers to that hold their addresses.
-        plan = build::build(valid, &observed.facts(valid));
-        held = roll::hold_back(&mut plan, &observed.live, uid);
-        apply::apply(cx, &valid.namespace, uid, &plan, &mut observed.live).await?;
+/// What brokers told.
+#[derive(Debug)]
+struct Heard<'a> {
+    reports: &'a Reports,
+    met: BTreeMap<String, IpAddr>,
+    configs: live::Configs,
+}
+
+/// A spec that cannot be put in place is said once.
+async fn say_outcome(cx: &Context, cluster: &BrokerCluster, outcome: &Outcome) {
+    let (reason, text) = match outcome {
+        Outcome::Invalid(text) => ("InvalidSpec", text.as_str()),
+        Outcome::Refused(text) => ("ApplyRefused", text.as_str()),
+        Outcome::Paused | Outcome::Applied(_) => ("", ""),
+    };
+    let uid = cluster.uid().unwrap_or_default();
+    if cx.said.is_news(&uid, "outcome", text) {
+        tell(cx, cluster, Weight::Warning, reason, text).await;
     }
-    Ok(Outcome::Applied {
-        waiting: plan.waiting,
-        held,
+}
+
+/// Writes what differs: the token, larger volumes, all objects, one step of the roll, settings, and groups on their way.
+async fn put_in_place(
+    cx: &Context,
+    cluster: &BrokerCluster,
+    valid: &ValidCluster,
+    observed: &mut Observed,
+    heard: &Heard<'_>,
+) -> Result<Applied, Error> {
+    let token = make_token(cx, valid).await?;
+    let storage_notes = grow_claims(cx, cluster, valid, observed).await?;
+    let uid = &valid.owner.uid;
+    let (mut wanted, mut roll, rules, id) = decide(valid, observed, heard);
+    apply::apply(cx, &valid.namespace, uid, &wanted, &mut observed.live).await?;
+    if !wanted.waiting.is_empty() {
+        // The Services were just made; the answers to that hold their addresses.
+        (wanted, roll, _, _) = decide(valid, observed, heard);
+        apply::apply(cx, &valid.namespace, uid, &wanted, &mut observed.live).await?;
+    }
+    let known = roll::act::Known {
+        resource: cluster,
+        valid,
+        observed,
+        reports: heard.reports,
+        token: &token,
+    };
+    roll::act::act(cx, known, &roll).await?;
+    let capacity = observed.facts(valid).claimed_bytes;
+    let settled = live::settle(cx, valid, &heard.configs, &heard.met, &capacity).await;
+    for (pod, keys) in &settled.sent {
+        let text = format!("{pod} was told, while it runs: {}", keys.join(", "));
+        tell(cx, cluster, Weight::Normal, "SettingsChanged", &text).await;
+    }
+    let mut faults = settled.faults;
+    faults.extend(kv::settle(cx, valid, &roll::observe::name_servers(observed)).await);
+    let group_rows = groups::settle(
+        cx,
+        groups::Known {
+            resource: cluster,
+            valid,
+            observed,
+            configs: &heard.configs,
+            met: &heard.met,
+        },
+    )
+    .await?;
+    let seen = roll::observe::groups(
+        valid,
+        &unheld(valid, observed),
+        observed,
+        heard.reports,
+        &heard.configs,
+    );
+    Ok(Applied {
+        waiting: wanted.waiting,
         storage_notes,
+        rollout: status::rollout(valid, &seen, &roll, &rules, &id),
+        groups: group_rows,
+        drift: settled.drift,
+        faults,
+        acted: roll.steps.iter().any(|s| !matches!(s, roll::Step::Apply(_))),
     })
 }
 
-/// Makes the Secret with the HTTP token if there is none. It is never written again: brokers hold the token.
-async fn make_token(cx: &Context, valid: &ValidCluster) -> Result<(), Error> {
+fn unheld(valid: &ValidCluster, observed: &Observed) -> build::Plan {
+    build::build(valid, &observed.facts(valid))
+}
+
+/// Builds all objects, plans the roll, and takes out of the former what has to wait for the latter.
+fn decide(
+    valid: &ValidCluster,
+    observed: &Observed,
+    heard: &Heard<'_>,
+) -> (build::Plan, roll::Plan, roll::Rules, String) {
+    let mut wanted = unheld(valid, observed);
+    let seen = roll::observe::groups(valid, &wanted, observed, heard.reports, &heard.configs);
+    let id = rollout_id(&wanted);
+    let rules = rules(valid, observed, &id);
+    let roll = roll::plan(&rules, &seen);
+    let held: Vec<i32> = seen
+        .iter()
+        .filter(|g| g.form == roll::Form::Behind && !roll.steps.contains(&roll::Step::Apply(g.index)))
+        .map(|g| g.index)
+        .collect();
+    hold_back(&mut wanted, observed, valid, &held);
+    (wanted, roll, rules, id)
+}
+
+/// Names what is rolled out.
+fn rollout_id(wanted: &build::Plan) -> String {
+    let forms: String = wanted
+        .objects
+        .iter()
+        .filter(|o| o.kind == build::ObjectKind::StatefulSet)
+        .filter_map(|o| {
+            o.value["spec"]["template"]["metadata"]["annotations"][names::FORM_ANNOTATION].as_str()
+        })
+        .collect();
+    digest::short(&forms)
+}
+
+fn rules(valid: &ValidCluster, observed: &Observed, id: &str) -> roll::Rules {
+    let windows = &valid.rollout.windows;
+    let closed = if !roll::window::is_open(windows, jiff::Timestamp::now()) {
+        Some(roll::window::closed_text(windows))
+    } else if status::name_servers_change(valid, &observed.live) {
+        Some("the name servers are being replaced first".to_owned())
+    } else {
+        None
+    };
+    let asks = valid.rollout.masters == Approval::Manual && valid.approved.as_deref() != Some(id);
+    roll::Rules {
+        parallel: usize::try_from(valid.rollout.max_parallel_groups).unwrap_or(1),
+        paused: valid.rollout.paused,
+        closed,
+        masters_wait: asks.then(|| {
+            format!(
+                "masters are restarted when a person says so: kubectl annotate --overwrite mqc {} {}={id}",
+                valid.name,
+                names::APPROVE_ANNOTATION
+            )
+        }),
+    }
+}
+
+/// Takes the ConfigMap and StatefulSet of groups that wait out of the plan, so that a pod that restarts meanwhile comes
+/// back as it was; and keeps whatever belongs to a group that leaves.
+fn hold_back(plan: &mut build::Plan, observed: &Observed, valid: &ValidCluster, held: &[i32]) {
+    let group_of = |value: &serde_json::Value| -> Option<i32> {
+        value["metadata"]["labels"][names::GROUP_LABEL]
+            .as_str()?
+            .parse()
+            .ok()
+    };
+    let waits = |kind: build::ObjectKind, value: &serde_json::Value| {
+        matches!(
+            kind,
+            build::ObjectKind::StatefulSet | build::ObjectKind::ConfigMap
+        ) && group_of(value).is_some_and(|g| held.contains(&g))
+    };
+    plan.held = plan
+        .objects
+        .iter()
+        .filter(|w| waits(w.kind, &w.value))
+        .map(|w| (w.kind, w.name.clone()))
+        .collect();
+    plan.objects.retain(|w| !waits(w.kind, &w.value));
+    let leaving: Vec<i32> = valid.leaving.iter().map(|g| g.index).collect();
+    plan.held.extend(
+        observed
+            .live
+            .iter()
+            .filter(|(_, value)| group_of(value).is_some_and(|g| leaving.contains(&g)))
+            .map(|(key, _)| key.clone()),
+    );
+}
+
+/// Makes the Secret with the HTTP token if there is none, and gives the token. It is never written again: brokers hold it.
+async fn make_token(cx: &Context, valid: &ValidCluster) -> Result<String, Error> {
     let api = cx.api::<Secret>(&valid.namespace);
     let name = names::http_secret(&valid.name);
     let found = api
@@ -175,8 +350,13 @@ async fn make_token(cx: &Context, valid: &ValidCluster) -> Result<(), Error> {
         .map_err(Error::api(format!("look for Secret {name}")))?;
     if let Some(found) = found {
         let ours = found.owner_references().iter().any(|o| o.uid == valid.owner.uid);
+        let token = found
+            .data
+            .as_ref()
+            .and_then(|d| d.get("token"))
+            .map(|t| String::from_utf8_lossy(&t.0).trim().to_owned());
         return if ours {
-            Ok(())
+            Ok(token.unwrap_or_default())
         } else {
             Err(Error::NameTaken { kind: "Secret", name })
         };
@@ -192,7 +372,7 @@ async fn make_token(cx: &Context, valid: &ValidCluster) -> Result<(), Error> {
         },
         data: Some(BTreeMap::from([(
             "token".to_owned(),
-            ByteString(token.into_bytes()),
+            ByteString(token.clone().into_bytes()),
         )])),
         ..Secret::default()
     };
@@ -203,10 +383,10 @@ async fn make_token(cx: &Context, valid: &ValidCluster) -> Result<(), Error> {
     match api.create(&parameters, &secret).await {
         Ok(_) => {
             cx.metrics.wrote("Secret");
-            Ok(())
+            Ok(token)
         }
         // Made since; the next pass looks whose it is.
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(String::new()),
         Err(e) => Err(Error::api(format!("create Secret {name}"))(e)),
     }
 }
@@ -214,6 +394,7 @@ async fn make_token(cx: &Context, valid: &ValidCluster) -> Result<(), Error> {
 /// Asks for larger volumes. A refusal is told and does not hold up the rest.
 async fn grow_claims(
     cx: &Context,
+    cluster: &BrokerCluster,
     valid: &ValidCluster,
     observed: &mut Observed,
 ) -> Result<Vec<String>, Error> {
@@ -237,12 +418,8 @@ async fn grow_claims(
             match api.patch(&name, &parameters, &Patch::Merge(&patch)).await {
                 Ok(grown) => {
                     cx.metrics.wrote("PersistentVolumeClaim");
-                    tracing::info!(
-                        namespace = valid.namespace,
-                        claim = name,
-                        size = valid.storage.text,
-                        "volume grows"
-                    );
+                    let text = format!("volume {name} is asked to grow to {}", valid.storage.text);
+                    tell(cx, cluster, Weight::Normal, "VolumeGrows", &text).await;
                     observed.claims.insert(name, grown);
                 }
                 Err(kube::Error::Api(status)) if matches!(status.code, 403 | 422) => {
@@ -264,9 +441,14 @@ async fn grow_claims(
 type Answer = Result<(IpAddr, Report), ReportError>;
 
 /// Asks every running broker for its status and notes where each one was met.
-async fn ask_brokers(cx: &Context, valid: &ValidCluster, observed: &Observed, uid: &str) -> Reports {
+async fn ask_brokers(
+    cx: &Context,
+    valid: &ValidCluster,
+    observed: &Observed,
+    uid: &str,
+) -> (Reports, BTreeMap<String, IpAddr>) {
     let mut questions = Vec::new();
-    for group in &valid.groups {
+    for group in valid.groups.iter().chain(&valid.leaving) {
         for ordinal in 0..valid.replicas {
             let pod = names::broker(&valid.name, group.index, ordinal);
             let Some(pod_ip) = observed.pods.get(&pod).and_then(pod_ip) else {
@@ -293,15 +475,19 @@ async fn ask_brokers(cx: &Context, valid: &ValidCluster, observed: &Observed, ui
         .buffer_unordered(ASKED_AT_ONCE)
         .collect()
         .await;
-    let met = answers.iter().filter_map(|(pod, answer)| {
-        let (ip, report) = answer.as_ref().ok()?;
-        (report.stage == "running").then(|| (pod.clone(), *ip))
-    });
-    cx.directory.replace(uid, met);
-    answers
+    let met: BTreeMap<String, IpAddr> = answers
+        .iter()
+        .filter_map(|(pod, answer)| {
+            let (ip, report) = answer.as_ref().ok()?;
+            (report.stage == "running").then(|| (pod.clone(), *ip))
+        })
+        .collect();
+    cx.directory.replace(uid, met.clone());
+    let reports = answers
         .into_iter()
         .map(|(pod, answer)| (pod, answer.map(|(_, report)| report)))
-        .collect()
+        .collect();
+    (reports, met)
 }
 
 fn is_bound(claim: &PersistentVolumeClaim) -> bool {

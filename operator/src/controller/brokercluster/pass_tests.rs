@@ -37,6 +37,10 @@ impl Server {
         if *method == Method::GET {
             return self.read(path, query);
         }
+        if path.contains("/events") {
+            // What is said is not what is made.
+            return (201, body.clone());
+        }
         self.writes += 1;
         let fault = self.fault.filter(|(n, _)| *n == self.writes).map(|(_, f)| f);
         if let Some(Fault::Refused(code)) = fault {
@@ -53,7 +57,12 @@ impl Server {
                     whole["status"] = body["status"].clone();
                     self.store(path, whole)
                 }
-                None => self.store(path, body.clone()),
+                None if query.contains("force=true") => self.store(path, body.clone()),
+                None => {
+                    let mut whole = self.objects[path].clone();
+                    merge(&mut whole, body);
+                    self.store(path, whole)
+                }
             },
             Method::DELETE => (200, self.objects.remove(path).unwrap_or_default()),
             _ => failure(405),
@@ -137,6 +146,21 @@ impl Server {
     }
 }
 
+/// A JSON merge patch.
+fn merge(base: &mut Value, patch: &Value) {
+    let (Value::Object(old), Value::Object(new)) = (&mut *base, patch) else {
+        *base = patch.clone();
+        return;
+    };
+    for (key, value) in new {
+        if value.is_null() {
+            old.remove(key);
+        } else {
+            merge(old.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
 fn failure(code: u16) -> (u16, Value) {
     let reason = if code == 404 { "NotFound" } else { "Unknown" };
     (
@@ -183,6 +207,10 @@ impl World {
             retry_seconds: 1,
             broker_timeout_milliseconds: 100,
             concurrency: 1,
+            route_refresh_seconds: 1,
+            lease_seconds: 0,
+            own_namespace: "mq".to_owned(),
+            identity: "test".to_owned(),
             dial: Dial::PodIps,
             http_port: 0,
             log_level: "info".to_owned(),
@@ -195,6 +223,8 @@ impl World {
             metrics: Metrics::default(),
             directory: Directory::default(),
             passes: TaskTracker::new(),
+            identity: "test".to_owned(),
+            said: crate::events::Said::default(),
             settings,
         };
         Self { server, cx }

@@ -5,11 +5,14 @@
 
 use super::build::ObjectKind;
 use super::dereference::Observed;
+use super::roll::{Group, Health, Plan, Rules};
 use super::validate::ValidCluster;
 use crate::apply::Live;
 use crate::broker_status::{Report, ReportError};
-use crate::crd::broker_cluster::{BrokerCluster, BrokerClusterStatus, BrokerRow};
-use crate::crd::condition::{READY, RECONCILING, STALLED, Verdict, merge};
+use crate::crd::broker_cluster::{
+    BrokerCluster, BrokerClusterStatus, BrokerRow, DriftRow, GroupRow, PlanRow, RolloutStatus,
+};
+use crate::crd::condition::{READY, RECONCILING, SETTINGS, STALLED, Verdict, merge};
 use crate::names;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -19,6 +22,9 @@ use std::collections::BTreeMap;
 /// What brokers answered, by pod name.
 pub type Reports = BTreeMap<String, Result<Report, ReportError>>;
 
+/// A replica that lacks less is not told apart from one that lacks nothing: the figure would change at every look.
+const NOTED: i64 = 1 << 20;
+
 /// How a pass went.
 #[derive(Debug, Clone)]
 pub enum Outcome {
@@ -27,16 +33,77 @@ pub enum Outcome {
     /// A person must act before the spec can be put in place.
     Refused(String),
     /// The spec is in place or on its way.
-    Applied {
-        /// Groups without addresses.
-        waiting: Vec<i32>,
-        /// Groups that are changed after others.
-        held: Vec<i32>,
-        /// Volumes that could not be made larger.
-        storage_notes: Vec<String>,
-    },
+    Applied(Box<Applied>),
     /// The operator was told to change nothing.
     Paused,
+}
+
+/// What a pass did.
+#[derive(Debug, Clone, Default)]
+pub struct Applied {
+    /// Groups without addresses.
+    pub waiting: Vec<i32>,
+    /// Volumes that could not be made larger.
+    pub storage_notes: Vec<String>,
+    /// What is still to be changed.
+    pub rollout: Option<RolloutStatus>,
+    /// Where each group is.
+    pub groups: Vec<GroupRow>,
+    /// Settings that somebody else made.
+    pub drift: Vec<DriftRow>,
+    /// Settings and entries that were not taken.
+    pub faults: Vec<String>,
+    /// A step of the roll was taken: the next is planned soon.
+    pub acted: bool,
+}
+
+/// What is still to be changed, for people; nothing if all is in place.
+pub fn rollout(
+    valid: &ValidCluster,
+    groups: &[Group],
+    plan: &Plan,
+    rules: &Rules,
+    id: &str,
+) -> Option<RolloutStatus> {
+    let mut rows = Vec::new();
+    for group in groups {
+        for (ordinal, broker) in (0..).zip(&group.brokers) {
+            let grant = group.grant.as_ref().filter(|g| g.ordinal == ordinal);
+            let stale = broker.pod.as_ref().and_then(|p| p.stale.as_deref());
+            let (why, state) = match (grant, stale) {
+                (Some(grant), _) if broker.pod.as_ref().is_some_and(|p| p.uid == grant.uid) => {
+                    (grant.why.as_str(), "Granted")
+                }
+                (Some(grant), _) => (grant.why.as_str(), "Restarted"),
+                (None, Some(why)) => (why, "Pending"),
+                (None, None) => continue,
+            };
+            let wait = plan
+                .waits
+                .iter()
+                .find(|w| w.group == group.index && w.ordinal.is_none_or(|o| o == ordinal));
+            rows.push(PlanRow {
+                name: names::broker(&valid.name, group.index, ordinal),
+                how: "Restart".to_owned(),
+                why: why.to_owned(),
+                state: state.to_owned(),
+                message: wait.map(|w| w.why.clone()),
+            });
+        }
+    }
+    if rows.is_empty() {
+        return None;
+    }
+    let waiting_for = if rules.paused {
+        Some("spec.rollout.paused is set".to_owned())
+    } else {
+        rules.closed.clone().or_else(|| rules.masters_wait.clone())
+    };
+    Some(RolloutStatus {
+        id: id.to_owned(),
+        waiting_for,
+        plan: rows,
+    })
 }
 
 /// Computes the status. Without a valid cluster the rows of the previous status stay.
@@ -66,10 +133,51 @@ pub fn status(
         problems.extend(servers.problem(valid).map(|p| ("NameServersNotReady", p)));
         problems.extend(roll_problem(valid, &observed.live).map(|p| ("RollingOut", p)));
         problems.extend(broker_problem(&status.brokers).map(|p| ("BrokersNotReady", p)));
+        if let Outcome::Applied(applied) = outcome {
+            problems.extend(applied.rollout.as_ref().map(|r| ("RollingOut", roll_text(r))));
+            problems.extend(group_problem(&applied.groups).map(|p| ("GroupsChange", p)));
+            status.groups = i32::try_from(applied.groups.len()).ok();
+            status.group_states.clone_from(&applied.groups);
+            status.rollout.clone_from(&applied.rollout);
+            status.drift.clone_from(&applied.drift);
+        }
     }
     let verdicts = verdicts(outcome, &problems);
     status.conditions = merge(&previous.conditions, &verdicts, resource.metadata.generation, now);
     status
+}
+
+fn roll_text(rollout: &RolloutStatus) -> String {
+    let row = rollout
+        .plan
+        .iter()
+        .find(|r| r.state != "Pending")
+        .or(rollout.plan.first());
+    let Some(row) = row else {
+        return "brokers are being changed".to_owned();
+    };
+    let wait = row.message.as_deref().unwrap_or("its turn comes");
+    format!(
+        "{} of the brokers are still to be restarted; {} ({}): {wait}",
+        rollout.plan.len(),
+        row.name,
+        row.why
+    )
+}
+
+fn group_problem(rows: &[GroupRow]) -> Option<String> {
+    let row = rows.iter().find(|r| r.stage != super::groups::SERVING)?;
+    Some(format!(
+        "group {} is {}: {}",
+        row.index,
+        row.stage,
+        row.message.as_deref().unwrap_or("on its way")
+    ))
+}
+
+/// Whether name servers are being replaced or are not all there.
+pub fn name_servers_change(valid: &ValidCluster, live: &Live) -> bool {
+    name_servers(valid, live).problem(valid).is_some()
 }
 
 fn verdicts(outcome: &Outcome, problems: &[(&'static str, String)]) -> Vec<Verdict> {
@@ -102,24 +210,14 @@ fn verdicts(outcome: &Outcome, problems: &[(&'static str, String)]) -> Vec<Verdi
                 Verdict::new(STALLED, false, "Paused", "spec.paused is set"),
             ]
         }
-        Outcome::Applied {
-            waiting,
-            held,
-            storage_notes,
-        } => {
-            let waits = waiting.first().map(|group| {
+        Outcome::Applied(applied) => {
+            let waits = applied.waiting.first().map(|group| {
                 (
                     "WaitingForAddress",
                     format!("the Services of group {group} have no cluster address yet"),
                 )
             });
-            let holds = held.first().map(|group| {
-                (
-                    "RollingOut",
-                    format!("group {group} is changed once the other groups are ready again"),
-                )
-            });
-            let problem = waits.as_ref().or(first).or(holds.as_ref());
+            let problem = waits.as_ref().or(first);
             let mut all = match problem {
                 None => vec![
                     Verdict::new(READY, true, "AllReady", "all name servers and brokers are ready"),
@@ -130,10 +228,25 @@ fn verdicts(outcome: &Outcome, problems: &[(&'static str, String)]) -> Vec<Verdi
                     Verdict::new(RECONCILING, true, reason, text.clone()),
                 ],
             };
-            all.push(if storage_notes.is_empty() {
+            all.push(if applied.storage_notes.is_empty() {
                 Verdict::new(STALLED, false, "AsExpected", "")
             } else {
-                Verdict::new(STALLED, true, "StorageNotResized", storage_notes.join("; "))
+                Verdict::new(
+                    STALLED,
+                    true,
+                    "StorageNotResized",
+                    applied.storage_notes.join("; "),
+                )
+            });
+            all.push(if applied.faults.is_empty() {
+                Verdict::new(
+                    SETTINGS,
+                    true,
+                    "Taken",
+                    "brokers that run have the settings of the spec",
+                )
+            } else {
+                Verdict::new(SETTINGS, false, "NotTaken", applied.faults.join("; "))
             });
             all
         }
@@ -198,13 +311,9 @@ fn roll_problem(valid: &ValidCluster, live: &Live) -> Option<String> {
         let Some(set) = live.get(&(ObjectKind::StatefulSet, names::group(&valid.name, group.index))) else {
             return Some(format!("the brokers of group {} are not made yet", group.index));
         };
-        let figure = |name: &str| set["status"][name].as_i64().unwrap_or(0);
-        let all = i64::from(valid.replicas);
-        let settled = is_observed(set)
-            && figure("replicas") == all
-            && figure("updatedReplicas") == all
-            && set["status"]["currentRevision"] == set["status"]["updateRevision"];
-        (!settled).then(|| format!("the brokers of group {} are being replaced", group.index))
+        let settled =
+            is_observed(set) && set["status"]["replicas"].as_i64() == Some(i64::from(valid.replicas));
+        (!settled).then(|| format!("the number of brokers in group {} changes", group.index))
     })
 }
 
@@ -225,6 +334,7 @@ fn rows(
     addresses: &BTreeMap<String, String>,
 ) -> Vec<BrokerRow> {
     let mut rows = Vec::new();
+    let servers = super::roll::observe::name_servers(observed);
     for group in &valid.groups {
         for ordinal in 0..valid.replicas {
             let name = names::broker(&valid.name, group.index, ordinal);
@@ -238,7 +348,7 @@ fn rows(
                     .map(|ip| format!("{ip}:{}", names::BROKER_PORT)),
                 ..BrokerRow::default()
             };
-            describe(&mut row, observed.pods.get(&name), reports.get(&name));
+            describe(&mut row, observed.pods.get(&name), reports.get(&name), &servers);
             row.name = name;
             rows.push(row);
         }
@@ -246,7 +356,12 @@ fn rows(
     rows
 }
 
-fn describe(row: &mut BrokerRow, pod: Option<&Pod>, report: Option<&Result<Report, ReportError>>) {
+fn describe(
+    row: &mut BrokerRow,
+    pod: Option<&Pod>,
+    report: Option<&Result<Report, ReportError>>,
+    servers: &[String],
+) {
     let Some(pod) = pod else {
         "Missing".clone_into(&mut row.stage);
         row.message = Some("the pod does not exist".to_owned());
@@ -264,12 +379,19 @@ fn describe(row: &mut BrokerRow, pod: Option<&Pod>, report: Option<&Result<Repor
             if report.stage == "recovering" {
                 row.recovery = Some(progress(report));
             }
-            row.ready = is_ready(pod) && !leaving && !report.registered_at.is_empty();
-            if leaving {
-                row.message = Some("the pod is being deleted".to_owned());
-            } else if report.registered_at.is_empty() && report.stage == "running" {
-                row.message = Some("registered at no name server yet".to_owned());
-            }
+            row.behind_bytes = report
+                .following
+                .as_ref()
+                .and_then(|f| f.behind_bytes)
+                .filter(|b| *b > NOTED);
+            let health = super::roll::observe::health(pod, Some(&Ok(report.clone())), servers);
+            row.ready = !leaving && health == Health::Serving;
+            row.message = match health {
+                _ if leaving => Some("the pod is being deleted".to_owned()),
+                Health::Serving => None,
+                Health::Coming(_) if report.stage == "recovering" => None,
+                Health::Coming(why) | Health::Broken(why) => Some(why),
+            };
         }
         Some(Err(error)) => {
             "Unreachable".clone_into(&mut row.stage);
@@ -282,7 +404,8 @@ fn describe(row: &mut BrokerRow, pod: Option<&Pod>, report: Option<&Result<Repor
     }
 }
 
-fn progress(report: &Report) -> String {
+/// How far a recovery is, as "40% (after an abnormal stop)".
+pub fn progress(report: &Report) -> String {
     let r = report.recovery;
     let percent = if r.total > 0 {
         r.done.clamp(0, r.total) * 100 / r.total
@@ -293,7 +416,8 @@ fn progress(report: &Report) -> String {
     format!("{percent}% (after an {kind} stop)").replace("an clean", "a clean")
 }
 
-fn is_ready(pod: &Pod) -> bool {
+/// Whether Kubernetes takes a pod for ready.
+pub fn is_ready(pod: &Pod) -> bool {
     pod.status
         .as_ref()
         .and_then(|s| s.conditions.as_ref())
@@ -301,7 +425,7 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 /// Why a pod does not come up, in Kubernetes' own words.
-fn pod_problem(pod: &Pod) -> Option<String> {
+pub fn pod_problem(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let containers = status.container_statuses.as_deref().unwrap_or_default();
     containers.iter().find_map(container_problem).or_else(|| {
@@ -315,6 +439,20 @@ fn pod_problem(pod: &Pod) -> Option<String> {
             scheduled.message.as_deref().unwrap_or("no reason given")
         ))
     })
+}
+
+/// Why a pod will not come up without a change, if it is so: its container does not run, or it finds no node.
+pub fn stuck_for(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let running = |c: &ContainerStatus| c.state.as_ref().is_some_and(|s| s.running.is_some());
+    let containers = status.container_statuses.as_deref().unwrap_or_default();
+    if containers.iter().any(|c| c.name == "broker" && running(c)) {
+        return None;
+    }
+    let init = status.init_container_statuses.as_deref().unwrap_or_default();
+    init.iter()
+        .find_map(container_problem)
+        .or_else(|| pod_problem(pod))
 }
 
 fn container_problem(container: &ContainerStatus) -> Option<String> {

@@ -64,11 +64,9 @@ fn world(groups: i32) -> (Observed, Reports) {
     )
 }
 
-const APPLIED: Outcome = Outcome::Applied {
-    waiting: Vec::new(),
-    held: Vec::new(),
-    storage_notes: Vec::new(),
-};
+fn applied() -> Outcome {
+    Outcome::Applied(Box::default())
+}
 
 fn of(observed: &Observed, reports: &Reports, outcome: &Outcome) -> BrokerClusterStatus {
     let resource = cluster(json!({"brokers": {"groups": 2}}));
@@ -84,7 +82,7 @@ fn ready(status: &BrokerClusterStatus) -> (String, String, String) {
 #[test]
 fn all_well_is_ready_with_a_row_per_broker() {
     let (observed, reports) = world(2);
-    let status = of(&observed, &reports, &APPLIED);
+    let status = of(&observed, &reports, &applied());
     assert_eq!(ready(&status).0, "True");
     assert_eq!(status.observed_generation, Some(3));
     assert_eq!(status.ready_brokers.as_deref(), Some("2/2"));
@@ -107,9 +105,9 @@ fn equal_facts_give_an_equal_status() {
     let (observed, reports) = world(2);
     let mut resource = cluster(json!({"brokers": {"groups": 2}}));
     let valid = validate(&resource, &observed.existing()).unwrap();
-    let first = status(&resource, Some(&valid), &observed, &reports, &APPLIED, &at(1));
+    let first = status(&resource, Some(&valid), &observed, &reports, &applied(), &at(1));
     resource.status = Some(first.clone());
-    let second = status(&resource, Some(&valid), &observed, &reports, &APPLIED, &at(99));
+    let second = status(&resource, Some(&valid), &observed, &reports, &applied(), &at(99));
     assert_eq!(first, second);
 }
 
@@ -185,7 +183,7 @@ fn each_kind_of_trouble_is_named() {
     for (spoil, reason, word) in cases {
         let (mut observed, mut reports) = world(2);
         spoil(&mut observed, &mut reports);
-        let status = of(&observed, &reports, &APPLIED);
+        let status = of(&observed, &reports, &applied());
         let (holds, found, message) = ready(&status);
         assert_eq!((holds.as_str(), found.as_str()), ("False", reason), "{message}");
         assert!(message.contains(word), "{message}");
@@ -197,7 +195,7 @@ fn each_kind_of_trouble_is_named() {
 #[test]
 fn a_senseless_spec_is_named_and_keeps_the_rows() {
     let (observed, reports) = world(2);
-    let before = of(&observed, &reports, &APPLIED);
+    let before = of(&observed, &reports, &applied());
     let mut resource = cluster(json!({"brokers": {"groups": 2}}));
     resource.status = Some(before.clone());
     let outcome = Outcome::Invalid("spec.retention.timeZone is bad".to_owned());
@@ -225,11 +223,10 @@ fn a_senseless_spec_is_named_and_keeps_the_rows() {
 #[test]
 fn a_volume_that_does_not_grow_leaves_the_cluster_ready_and_says_so() {
     let (observed, reports) = world(2);
-    let outcome = Outcome::Applied {
-        waiting: Vec::new(),
-        held: Vec::new(),
+    let outcome = Outcome::Applied(Box::new(Applied {
         storage_notes: vec!["class x cannot expand".to_owned()],
-    };
+        ..Applied::default()
+    }));
     let status = of(&observed, &reports, &outcome);
     assert_eq!(ready(&status).0, "True");
     let stalled = status.conditions.iter().find(|c| c.type_ == STALLED).unwrap();
@@ -248,14 +245,85 @@ fn pausing_still_reports() {
 }
 
 #[test]
-fn a_group_that_waits_for_its_turn_is_not_ready_yet() {
+fn a_broker_that_waits_for_its_turn_stands_in_the_plan() {
+    use super::super::roll::{Broker, Form, Grant, Pod as Seen, Rules, plan};
     let (observed, reports) = world(2);
-    let outcome = Outcome::Applied {
-        waiting: Vec::new(),
-        held: vec![1],
-        storage_notes: Vec::new(),
+    let broker = |uid: &str, stale: Option<&str>| Broker {
+        pod: Some(Seen {
+            uid: uid.to_owned(),
+            stale: stale.map(str::to_owned),
+            urgent: false,
+            leaving: false,
+            health: Health::Serving,
+            stopped_for: 0,
+            behind: Some(0),
+            has_all: true,
+        }),
     };
+    let groups = [
+        Group {
+            index: 0,
+            form: Form::Current,
+            grant: Some(Grant {
+                ordinal: 0,
+                uid: "a".to_owned(),
+                why: "image".to_owned(),
+            }),
+            brokers: vec![broker("a", Some("image"))],
+        },
+        Group {
+            index: 1,
+            form: Form::Behind,
+            grant: None,
+            brokers: vec![broker("b", Some("image"))],
+        },
+    ];
+    let resource = cluster(json!({"brokers": {"groups": 2}}));
+    let valid = validate(&resource, &observed.existing()).unwrap();
+    let rules = Rules::default();
+    let shown = rollout(&valid, &groups, &plan(&rules, &groups), &rules, "id").unwrap();
+    let rows: Vec<_> = shown
+        .plan
+        .iter()
+        .map(|r| {
+            (
+                r.name.as_str(),
+                r.state.as_str(),
+                r.message.as_deref().unwrap_or_default(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("demo-0-0", "Granted", "its writes are being stopped"),
+            ("demo-1-0", "Pending", "group 0 has its turn first"),
+        ]
+    );
+    let outcome = Outcome::Applied(Box::new(Applied {
+        rollout: Some(shown),
+        ..Applied::default()
+    }));
     let (holds, reason, message) = ready(&of(&observed, &reports, &outcome));
     assert_eq!((holds.as_str(), reason.as_str()), ("False", "RollingOut"));
-    assert!(message.contains("group 1"), "{message}");
+    assert!(message.contains("demo-0-0"), "{message}");
+}
+
+#[test]
+fn a_group_that_joins_or_leaves_is_named() {
+    let (observed, reports) = world(2);
+    let outcome = Outcome::Applied(Box::new(Applied {
+        groups: vec![GroupRow {
+            index: 2,
+            stage: "Leaving".to_owned(),
+            message: Some("7 messages are not read".to_owned()),
+            ..GroupRow::default()
+        }],
+        ..Applied::default()
+    }));
+    let status = of(&observed, &reports, &outcome);
+    let (holds, reason, message) = ready(&status);
+    assert_eq!((holds.as_str(), reason.as_str()), ("False", "GroupsChange"));
+    assert!(message.contains("7 messages"), "{message}");
+    assert_eq!(status.group_states.len(), 1);
 }

@@ -3,11 +3,13 @@
 //! The API server has refused most mistakes already. They are judged here again, together with what it cannot judge,
 //! because a resource may be older than the rules. All faults are reported at once. Nothing later looks at the spec.
 
+use super::roll::window;
 use crate::crd::BrokerCluster;
-use crate::crd::broker_cluster::{Flush, Replication, Resources, RetentionPolicy};
+use crate::crd::broker_cluster::{Flush, Removal, Replication, Resources, RetentionPolicy, Rollout};
 use crate::keys;
 use crate::names;
 use crate::quantity::Quantity;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{Resource, ResourceExt};
@@ -60,6 +62,24 @@ pub struct ValidCluster {
     pub delete_claims: bool,
     /// Keys of broker.conf that fields and `spec.config` give.
     pub config: BTreeMap<String, String>,
+    /// Groups that exist and are no longer asked for.
+    pub leaving: Vec<Group>,
+    /// How changes reach brokers.
+    pub rollout: Rollout,
+    /// How groups leave.
+    pub removal: Removal,
+    /// Value of the annotation that asks for a restart of all brokers.
+    pub restart: Option<String>,
+    /// Value of the annotation that lets masters be restarted.
+    pub approved: Option<String>,
+    /// The user's changes to the brokers' pods.
+    pub broker_template: Option<Value>,
+    /// The user's changes to the name servers' pods.
+    pub namesrv_template: Option<Value>,
+    /// Name servers outside.
+    pub external_name_servers: Vec<String>,
+    /// Entries for every name server, by namespace and key.
+    pub kv: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// A size as text and in bytes.
@@ -85,6 +105,8 @@ pub struct Group {
 pub struct Existing {
     /// Size in the claim template of each group's StatefulSet, by index.
     pub template_sizes: BTreeMap<i32, String>,
+    /// Groups of which a StatefulSet or a pod exists.
+    pub groups: BTreeSet<i32>,
 }
 
 /// Everything that is wrong with a resource.
@@ -117,24 +139,44 @@ pub fn validate(cluster: &BrokerCluster, existing: &Existing) -> Result<ValidClu
         9,
     );
     in_range(&mut faults, "spec.brokers.groups", spec.brokers.groups, 1, 100);
-    if spec.brokers.replicas_per_group != 1 {
-        faults.push(
-            "replication is not available in this version: spec.brokers.replicasPerGroup must be 1"
-                .to_owned(),
-        );
-    }
+    in_range(
+        &mut faults,
+        "spec.brokers.replicasPerGroup",
+        spec.brokers.replicas_per_group,
+        1,
+        10,
+    );
+    in_range(
+        &mut faults,
+        "spec.rollout.maxParallelGroups",
+        spec.rollout.max_parallel_groups,
+        1,
+        100,
+    );
+    faults.extend(spec.rollout.windows.iter().filter_map(window::fault));
+    template(
+        "spec.brokers.podTemplate",
+        spec.brokers.pod_template.as_ref(),
+        &mut faults,
+    );
+    template(
+        "spec.nameServers.podTemplate",
+        spec.name_servers.pod_template.as_ref(),
+        &mut faults,
+    );
     if spec.brokers.replication == Replication::Sync && spec.brokers.replicas_per_group < 2 {
         faults.push("spec.brokers.replication Sync needs replicasPerGroup of at least 2".to_owned());
     }
     let groups = groups(cluster, &name, &mut faults);
-    if let Some(last) = existing.template_sizes.keys().last()
-        && *last >= spec.brokers.groups
-    {
-        faults.push(format!(
-            "spec.brokers.groups is {} but group {last} exists and may hold unread messages: groups are not removed in this version",
-            spec.brokers.groups
-        ));
-    }
+    let leaving = existing
+        .groups
+        .iter()
+        .filter(|index| **index >= spec.brokers.groups)
+        .map(|index| Group {
+            index: *index,
+            broker_name: broker_name(cluster, &name, *index),
+        })
+        .collect();
     let config = config(cluster, &mut faults);
     let storage = storage(cluster, existing, &mut faults);
     retention(cluster, &mut faults);
@@ -147,6 +189,7 @@ pub fn validate(cluster: &BrokerCluster, existing: &Existing) -> Result<ValidClu
     let (Some(storage), true) = (storage, faults.is_empty()) else {
         return Err(Faults(faults));
     };
+    let annotation = |name: &str| cluster.annotations().get(name).cloned();
     Ok(ValidCluster {
         namespace: cluster.namespace().unwrap_or_default(),
         owner,
@@ -171,6 +214,15 @@ pub fn validate(cluster: &BrokerCluster, existing: &Existing) -> Result<ValidClu
         storage_class: spec.storage.storage_class_name.clone(),
         delete_claims: spec.storage.retention_policy == RetentionPolicy::Delete,
         config,
+        leaving,
+        rollout: spec.rollout.clone(),
+        removal: spec.brokers.removal.clone(),
+        restart: annotation(names::RESTART_ANNOTATION),
+        approved: annotation(names::APPROVE_ANNOTATION),
+        broker_template: spec.brokers.pod_template.clone(),
+        namesrv_template: spec.name_servers.pod_template.clone(),
+        external_name_servers: spec.name_servers.external.clone(),
+        kv: spec.name_servers.kv.clone(),
         name,
     })
 }
@@ -182,14 +234,10 @@ fn in_range(faults: &mut Vec<String>, field: &str, value: i32, least: i32, most:
 }
 
 fn groups(cluster: &BrokerCluster, name: &str, faults: &mut Vec<String>) -> Vec<Group> {
-    let given = &cluster.spec.brokers.names;
     let groups: Vec<Group> = (0..cluster.spec.brokers.groups.clamp(0, 100))
         .map(|index| Group {
             index,
-            broker_name: given
-                .get(index as usize)
-                .cloned()
-                .unwrap_or_else(|| names::group(name, index)),
+            broker_name: broker_name(cluster, name, index),
         })
         .collect();
     let mut seen = BTreeSet::new();
@@ -202,6 +250,64 @@ fn groups(cluster: &BrokerCluster, name: &str, faults: &mut Vec<String>) -> Vec<
         }
     }
     groups
+}
+
+/// RocketMQ's name of a group.
+pub fn broker_name(cluster: &BrokerCluster, name: &str, index: i32) -> String {
+    usize::try_from(index)
+        .ok()
+        .and_then(|at| cluster.spec.brokers.names.get(at).cloned())
+        .unwrap_or_else(|| names::group(name, index))
+}
+
+/// A pod template must be one that Kubernetes knows: a misspelt field would be lost without a word.
+fn template(field: &str, given: Option<&Value>, faults: &mut Vec<String>) {
+    let Some(given) = given else { return };
+    let typed = serde_json::from_value::<PodTemplateSpec>(with_names(given));
+    let back = match typed {
+        Ok(typed) => serde_json::to_value(typed).unwrap_or_default(),
+        Err(error) => {
+            faults.push(format!("{field} is not a pod template: {error}"));
+            return;
+        }
+    };
+    if let Some(path) = lost(given, &back, "") {
+        faults.push(format!("{field}{path} is not a field of a pod template"));
+    }
+    if given.pointer("/spec/restartPolicy").is_some() {
+        faults.push(format!(
+            "{field}.spec.restartPolicy cannot be changed: brokers run always"
+        ));
+    }
+}
+
+/// Fields that Kubernetes requires and a change may leave out.
+fn with_names(given: &Value) -> Value {
+    let mut whole = given.clone();
+    if let Some(spec) = whole.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.entry("containers").or_insert_with(|| json!([]));
+    }
+    whole
+}
+
+fn lost(given: &Value, back: &Value, path: &str) -> Option<String> {
+    match (given, back) {
+        (Value::Object(given), back) => given.iter().find_map(|(key, value)| {
+            let here = format!("{path}.{key}");
+            if value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty) {
+                None
+            } else if let Some(found) = back.get(key) {
+                lost(value, found, &here)
+            } else {
+                Some(here)
+            }
+        }),
+        (Value::Array(given), Value::Array(back)) => given
+            .iter()
+            .zip(back)
+            .find_map(|(value, found)| lost(value, found, &format!("{path}[]"))),
+        _ => None,
+    }
 }
 
 fn config(cluster: &BrokerCluster, faults: &mut Vec<String>) -> BTreeMap<String, String> {
@@ -391,9 +497,18 @@ pub(crate) mod tests {
             (json!({"storage": {"size": "1Gi"}}), "storage.size"),
             (json!({"storage": {"size": "2Gi"}, "config": {}}), "storage.size"),
             (json!({"storage": {"size": "much"}}), "storage.size"),
+            (json!({"brokers": {"replicasPerGroup": 11}}), "replicasPerGroup"),
             (
-                json!({"brokers": {"replicasPerGroup": 2}}),
-                "replication is not available",
+                json!({"brokers": {"podTemplate": {"spec": {"tolerationz": [{"key": "a"}]}}}}),
+                "tolerationz",
+            ),
+            (
+                json!({"brokers": {"podTemplate": {"spec": {"tolerations": "all"}}}}),
+                "podTemplate",
+            ),
+            (
+                json!({"rollout": {"windows": [{"start": "02:00", "minutes": 5, "timeZone": "Mars/X"}]}}),
+                "Mars/X",
             ),
             (json!({"brokers": {"replication": "Sync"}}), "replicasPerGroup"),
             (json!({"brokers": {"groups": 2, "names": ["demo-1"]}}), "demo-1"),
@@ -417,13 +532,30 @@ pub(crate) mod tests {
     #[test]
     fn what_exists_is_never_made_smaller() {
         let existing = Existing {
-            template_sizes: BTreeMap::from([(0, "3Gi".to_owned()), (1, "2Gi".to_owned())]),
+            template_sizes: BTreeMap::from([(0, "3Gi".to_owned())]),
+            ..Existing::default()
         };
         let said = validate(&cluster(json!({})), &existing).unwrap_err().to_string();
-        assert!(
-            said.contains("do not shrink") && said.contains("group 1 exists"),
-            "{said}"
-        );
+        assert!(said.contains("do not shrink"), "{said}");
+    }
+
+    #[test]
+    fn groups_that_are_no_longer_asked_for_leave() {
+        let existing = Existing {
+            groups: BTreeSet::from([0, 1, 2]),
+            ..Existing::default()
+        };
+        let valid = validate(
+            &cluster(json!({"brokers": {"names": ["a", "b", "c"]}})),
+            &existing,
+        )
+        .unwrap();
+        let leaving: Vec<_> = valid
+            .leaving
+            .iter()
+            .map(|g| (g.index, g.broker_name.as_str()))
+            .collect();
+        assert_eq!(leaving, [(1, "b"), (2, "c")]);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! A master is called only where it has proved who it is (see `context::Directory`), and is asked once more before
 //! anything is written: an address may belong to another broker by now.
 
-use super::build::change;
-use super::status::{SYNCED, UNREACHABLE};
+use super::build::{Shrink, change, shrink};
+use super::status::{SHRINKING, SYNCED, UNREACHABLE};
 use super::validate::{ClusterRef, ValidTopic};
 use crate::broker_status::{self, Expected};
 use crate::context::Context;
@@ -12,6 +12,7 @@ use crate::controller::brokercluster::validate::Group;
 use crate::crd::topic::TopicRow;
 use crate::names;
 use futures::StreamExt;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use std::net::{IpAddr, SocketAddr};
@@ -35,7 +36,8 @@ async fn row(cx: &Context, want: &ValidTopic, group: &Group) -> TopicRow {
         broker_name: group.broker_name.clone(),
         ..TopicRow::default()
     };
-    match on_master(cx, want, group).await {
+    match on_master(cx, want, group, &mut row).await {
+        Ok(()) if row.shrinking_since.is_some() => SHRINKING.clone_into(&mut row.state),
         Ok(()) => {
             SYNCED.clone_into(&mut row.state);
             row.read_queues = Some(want.read_queues);
@@ -44,18 +46,38 @@ async fn row(cx: &Context, want: &ValidTopic, group: &Group) -> TopicRow {
         }
         Err(why) => {
             UNREACHABLE.clone_into(&mut row.state);
+            row.shrinking_since = want.shrinking.get(&group.broker_name).cloned();
             row.message = Some(why);
         }
     }
     row
 }
 
-async fn on_master(cx: &Context, want: &ValidTopic, group: &Group) -> Result<(), String> {
+async fn on_master(cx: &Context, want: &ValidTopic, group: &Group, row: &mut TopicRow) -> Result<(), String> {
+    if want.joining.contains(&group.index) {
+        return Err("the group is joining: it gets its consumer groups first".to_owned());
+    }
     let ip = known(cx, &want.cluster, group)?;
-    let address = remoting(ip);
+    let address = master_address(ip);
     let table = cx.admin.topics(&address).await.map_err(|e| e.to_string())?;
     let have = table.topic_config_table.get(&want.name);
-    let Some(config) = change(have, want) else {
+    let mut now = want.clone();
+    if let Some(have) = have.filter(|h| h.read_queue_nums > want.read_queues) {
+        let unread = unread(cx, &address, &want.name, want.read_queues..have.read_queue_nums).await;
+        let since = want.shrinking.get(&group.broker_name);
+        let waited = since
+            .and_then(|s| s.parse::<Timestamp>().ok())
+            .map(|t| Timestamp::now().as_second() - t.as_second());
+        if let Shrink::Wait(why) = shrink(Some(have), want, waited, cx.settings.route_refresh(), &unread) {
+            now.read_queues = have.read_queue_nums;
+            row.message = Some(why);
+            row.shrinking_since = Some(since.cloned().unwrap_or_else(seconds_now));
+            row.read_queues = Some(have.read_queue_nums);
+            row.write_queues = Some(want.write_queues);
+            row.perm = Some(want.perm);
+        }
+    }
+    let Some(config) = change(have, &now) else {
         return Ok(());
     };
     prove(cx, &want.cluster, group, ip).await?;
@@ -74,6 +96,52 @@ async fn on_master(cx: &Context, want: &ValidTopic, group: &Group) -> Result<(),
     Ok(())
 }
 
+fn seconds_now() -> String {
+    Timestamp::from_second(Timestamp::now().as_second())
+        .unwrap_or_default()
+        .to_string()
+}
+
+/// Messages in these queues that some consumer group has not read; all of them if no group reads the topic.
+async fn unread(
+    cx: &Context,
+    broker: &str,
+    topic: &str,
+    queues: std::ops::Range<i32>,
+) -> Result<i64, String> {
+    let text = |e: ferromq_client::ClientError| e.to_string();
+    let goes = |queue_id: i32| queues.contains(&queue_id);
+    let mut held = 0;
+    // One by one: the topic's figures are those of the queues for writing, which these are no longer.
+    for queue_id in queues.clone() {
+        let last = cx.admin.max_offset(broker, topic, queue_id).await.map_err(text)?;
+        let first = cx.admin.min_offset(broker, topic, queue_id).await.map_err(text)?;
+        held += (last - first.max(0)).max(0);
+    }
+    if held == 0 {
+        return Ok(0);
+    }
+    let groups = cx.admin.groups_of_topic(broker, topic).await.map_err(text)?;
+    if groups.is_empty() {
+        return Ok(held);
+    }
+    let mut unread = 0_i64;
+    for group in groups {
+        let stats = cx
+            .admin
+            .consume_stats(broker, &group, Some(topic))
+            .await
+            .map_err(text)?;
+        unread += stats
+            .offset_table
+            .iter()
+            .filter(|(queue, _)| goes(queue.queue_id) && queue.topic == topic)
+            .map(|(_, o)| (o.broker_offset - o.consumer_offset.max(0)).max(0))
+            .sum::<i64>();
+    }
+    Ok(unread)
+}
+
 /// Deletes the topic from every master and then from every name server.
 pub(super) async fn delete(
     cx: &Context,
@@ -86,7 +154,7 @@ pub(super) async fn delete(
         let named = |why: String| format!("{}: {why}", group.broker_name);
         let ip = known(cx, cluster, group).map_err(named)?;
         prove(cx, cluster, group, ip).await.map_err(named)?;
-        match cx.admin.delete_topic_in_broker(&remoting(ip), topic).await {
+        match cx.admin.delete_topic_in_broker(&master_address(ip), topic).await {
             Ok(()) => cx.metrics.wrote("BrokerTopic"),
             Err(e) if e.is_not_found() => {}
             Err(e) => return Err(named(e.to_string())),
@@ -118,7 +186,8 @@ pub(super) async fn delete(
     Ok(())
 }
 
-fn known(cx: &Context, cluster: &ClusterRef, group: &Group) -> Result<IpAddr, String> {
+/// Where a group's master was last met.
+pub(crate) fn known(cx: &Context, cluster: &ClusterRef, group: &Group) -> Result<IpAddr, String> {
     let pod = names::broker(&cluster.name, group.index, 0);
     cx.directory.find(&cluster.uid, &pod).ok_or_else(|| {
         format!(
@@ -128,7 +197,13 @@ fn known(cx: &Context, cluster: &ClusterRef, group: &Group) -> Result<IpAddr, St
     })
 }
 
-async fn prove(cx: &Context, cluster: &ClusterRef, group: &Group, ip: IpAddr) -> Result<(), String> {
+/// Makes sure that a group's master is still at an address.
+pub(crate) async fn prove(
+    cx: &Context,
+    cluster: &ClusterRef,
+    group: &Group,
+    ip: IpAddr,
+) -> Result<(), String> {
     let expected = Expected {
         cluster_name: cluster.cluster_name.clone(),
         broker_name: group.broker_name.clone(),
@@ -143,6 +218,7 @@ async fn prove(cx: &Context, cluster: &ClusterRef, group: &Group, ip: IpAddr) ->
         .map_err(|e| e.to_string())
 }
 
-fn remoting(ip: IpAddr) -> String {
+/// Address of a broker's protocol.
+pub(crate) fn master_address(ip: IpAddr) -> String {
     SocketAddr::new(ip, names::BROKER_PORT).to_string()
 }

@@ -14,6 +14,47 @@ pub fn change(have: Option<&TopicConfig>, want: &ValidTopic) -> Option<TopicConf
     (have != Some(&config)).then_some(config)
 }
 
+/// Whether queues may go, of a topic that has more for reading than wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shrink {
+    /// They may, or there are none to go.
+    Now,
+    /// They stay: why.
+    Wait(String),
+}
+
+/// Decides about queues that shall go: first they are closed for writing, then clients need time to learn it, then every
+/// consumer group has to read them. `unread` is what they have not, or why that is not known.
+pub fn shrink(
+    have: Option<&TopicConfig>,
+    want: &ValidTopic,
+    waited: Option<i64>,
+    refresh: i64,
+    unread: &Result<i64, String>,
+) -> Shrink {
+    let Some(have) = have.filter(|h| h.read_queue_nums > want.read_queues) else {
+        return Shrink::Now;
+    };
+    let number = have.read_queue_nums - want.read_queues;
+    let Some(waited) = waited.filter(|_| have.write_queue_nums <= want.read_queues) else {
+        return Shrink::Wait(format!("{number} queues are closed for writing before they go"));
+    };
+    let late = want.shrink_deadline.is_some_and(|limit| waited >= limit);
+    match unread {
+        _ if late => Shrink::Now,
+        Ok(0) if waited < refresh => {
+            Shrink::Wait("producers are given time to learn of fewer queues".to_owned())
+        }
+        Ok(0) => Shrink::Now,
+        Ok(n) => Shrink::Wait(format!(
+            "{n} messages in the {number} queues that go are not read by every consumer group yet"
+        )),
+        Err(why) => Shrink::Wait(format!(
+            "what is read in the {number} queues that go is not known: {why}"
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::validate::ClusterRef;
@@ -26,6 +67,9 @@ mod tests {
             write_queues: 4,
             perm: 6,
             order: false,
+            shrink_deadline: None,
+            shrinking: std::collections::BTreeMap::new(),
+            joining: std::collections::BTreeSet::new(),
             groups: Vec::new(),
             cluster: ClusterRef {
                 name: String::new(),
@@ -66,5 +110,37 @@ mod tests {
             ..want()
         };
         assert_eq!(change(Some(&have), &more).unwrap().topic_sys_flag, 1);
+    }
+
+    #[test]
+    fn queues_go_after_writing_stopped_clients_know_and_all_is_read() {
+        let want = ValidTopic {
+            read_queues: 4,
+            ..want()
+        };
+        let have = |write| TopicConfig {
+            read_queue_nums: 8,
+            write_queue_nums: write,
+            ..change(None, &want).unwrap()
+        };
+        let at = |write, waited, unread: Result<i64, String>| {
+            shrink(Some(&have(write)), &want, waited, 30, &unread)
+        };
+        let waits = |s: Shrink, word: &str| matches!(s, Shrink::Wait(why) if why.contains(word));
+        assert!(waits(at(8, None, Ok(0)), "closed for writing"));
+        assert!(waits(at(4, None, Ok(0)), "closed for writing"));
+        assert!(waits(at(4, Some(5), Ok(0)), "producers"));
+        assert!(waits(at(4, Some(500), Ok(3)), "3 messages"));
+        assert!(waits(at(4, Some(500), Err("down".to_owned())), "down"));
+        assert_eq!(at(4, Some(30), Ok(0)), Shrink::Now);
+        let hurried = ValidTopic {
+            shrink_deadline: Some(60),
+            ..want.clone()
+        };
+        assert_eq!(
+            shrink(Some(&have(4)), &hurried, Some(60), 30, &Ok(3)),
+            Shrink::Now
+        );
+        assert_eq!(shrink(None, &want, None, 30, &Ok(0)), Shrink::Now, "a new topic");
     }
 }

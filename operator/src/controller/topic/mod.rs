@@ -4,29 +4,27 @@
 //! within the resync period. A finalizer exists only while the deletion policy is Delete, and gives way when the
 //! cluster or the namespace is going anyway.
 
-mod brokers;
+pub(crate) mod brokers;
 pub mod build;
 pub mod status;
 pub mod validate;
 
 use crate::context::Context;
-use crate::controller::{changed_by_hand, finish, in_time};
+use crate::controller::{changed_by_hand, finish, in_time, is_leaving, matters_to_tables};
 use crate::crd::condition::READY;
 use crate::crd::topic::DeletionPolicy;
 use crate::crd::{BrokerCluster, Topic};
 use crate::error::Error;
 use crate::names;
 use futures::{FutureExt, StreamExt};
-use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{Controller, WatchStreamExt, reflector, watcher};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use status::{Outcome, status};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -44,10 +42,10 @@ struct Shared {
 }
 
 /// Runs until `stop`, then ends the passes that have begun.
-pub async fn run(cx: Arc<Context>, stop: CancellationToken) {
+pub async fn run(cx: Arc<Context>, namespace: String, stop: CancellationToken) {
     let (topics, topic_writer) = reflector::store();
     let (clusters, cluster_writer) = reflector::store();
-    let topic_events = watcher(cx.watched::<Topic>(), watcher::Config::default())
+    let topic_events = watcher(cx.watched::<Topic>(&namespace), watcher::Config::default())
         .default_backoff()
         .reflect(topic_writer)
         .applied_objects()
@@ -55,14 +53,17 @@ pub async fn run(cx: Arc<Context>, stop: CancellationToken) {
             |t: &Topic| Some(changed_by_hand(t)),
             kube::runtime::PredicateConfig::default(),
         );
-    let cluster_events = watcher(cx.watched::<BrokerCluster>(), watcher::Config::default())
-        .default_backoff()
-        .reflect(cluster_writer)
-        .touched_objects()
-        .predicate_filter(
-            |c: &BrokerCluster| Some(matters_to_topics(c)),
-            kube::runtime::PredicateConfig::default(),
-        );
+    let cluster_events = watcher(
+        cx.watched::<BrokerCluster>(&namespace),
+        watcher::Config::default(),
+    )
+    .default_backoff()
+    .reflect(cluster_writer)
+    .touched_objects()
+    .predicate_filter(
+        |c: &BrokerCluster| Some(matters_to_tables(c)),
+        kube::runtime::PredicateConfig::default(),
+    );
     let known = topics.clone();
     let of_cluster = move |cluster: BrokerCluster| {
         let (namespace, name) = (cluster.namespace(), cluster.name_any());
@@ -91,18 +92,6 @@ pub async fn run(cx: Arc<Context>, stop: CancellationToken) {
             std::future::ready(())
         })
         .await;
-}
-
-/// What of a BrokerCluster changes a Topic's fate: its existence, its groups, and which brokers are ready.
-fn matters_to_topics(cluster: &BrokerCluster) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    cluster.metadata.uid.hash(&mut hasher);
-    cluster.metadata.generation.hash(&mut hasher);
-    cluster.metadata.deletion_timestamp.is_some().hash(&mut hasher);
-    for row in cluster.status.iter().flat_map(|s| &s.brokers) {
-        (&row.name, row.ready, &row.stage).hash(&mut hasher);
-    }
-    hasher.finish()
 }
 
 async fn pass(topic: Arc<Topic>, shared: Arc<Shared>) -> Result<Action, Error> {
@@ -262,13 +251,4 @@ async fn leave(
     }
     set_finalizer(cx, topic, namespace, false).await?;
     Ok(Action::await_change())
-}
-
-/// Whether the namespace is being deleted: then nothing may hold it up.
-async fn is_leaving(cx: &Context, namespace: &str) -> Result<bool, Error> {
-    let found = Api::<Namespace>::all(cx.client.clone())
-        .get_opt(namespace)
-        .await
-        .map_err(Error::api(format!("look at namespace {namespace}")))?;
-    Ok(found.is_none_or(|n| n.metadata.deletion_timestamp.is_some()))
 }

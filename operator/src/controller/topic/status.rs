@@ -18,6 +18,8 @@ pub enum Outcome {
 
 /// State of a row whose broker has the topic as asked.
 pub const SYNCED: &str = "Synced";
+/// State of a row whose broker has queues that wait to be read before they go.
+pub const SHRINKING: &str = "Shrinking";
 /// State of a row whose broker could not be asked or refused.
 pub const UNREACHABLE: &str = "Unreachable";
 
@@ -68,9 +70,14 @@ fn looked(rows: &[TopicRow]) -> Vec<Verdict> {
                 row.broker_name,
                 row.message.as_deref().unwrap_or("not as asked")
             );
+            let reason = if row.state == SHRINKING {
+                SHRINKING
+            } else {
+                "BrokersNotReady"
+            };
             vec![
-                Verdict::new(READY, false, "BrokersNotReady", text.clone()),
-                Verdict::new(RECONCILING, true, "BrokersNotReady", text),
+                Verdict::new(READY, false, reason, text.clone()),
+                Verdict::new(RECONCILING, true, reason, text),
                 Verdict::new(STALLED, false, "AsExpected", ""),
             ]
         }

@@ -5,6 +5,7 @@ use crate::crd::{BrokerCluster, Topic};
 use crate::names;
 use ferromq_protocol::names::{is_system_topic, validate_topic};
 use kube::ResourceExt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A topic that makes sense, on a cluster that exists.
@@ -20,6 +21,12 @@ pub struct ValidTopic {
     pub perm: i32,
     /// Whether the topic is ordered over the cluster.
     pub order: bool,
+    /// Seconds after which queues go unread.
+    pub shrink_deadline: Option<i64>,
+    /// Since when each group's queues wait to be read, by RocketMQ's name of the group.
+    pub shrinking: BTreeMap<String, String>,
+    /// Groups that do not have the other groups' topics and consumer groups yet.
+    pub joining: BTreeSet<i32>,
     /// The cluster's groups.
     pub groups: Vec<Group>,
     /// The cluster that the brokers belong to.
@@ -103,6 +110,20 @@ pub fn validate(
         write_queues: topic.spec.write_queues,
         perm: topic.spec.perm.bits(),
         order: topic.spec.order,
+        shrink_deadline: topic.spec.shrink_deadline_seconds,
+        shrinking: topic
+            .status
+            .iter()
+            .flat_map(|s| &s.brokers)
+            .filter_map(|row| Some((row.broker_name.clone(), row.shrinking_since.clone()?)))
+            .collect(),
+        joining: cluster
+            .status
+            .iter()
+            .flat_map(|s| &s.group_states)
+            .filter(|g| g.stage == crate::controller::brokercluster::groups::JOINING)
+            .map(|g| g.index)
+            .collect(),
         groups: groups(cluster),
         cluster: cluster_ref(cluster),
     })

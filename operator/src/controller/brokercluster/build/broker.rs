@@ -2,16 +2,13 @@
 
 use super::super::validate::{Group, ValidCluster};
 use super::{
-    Facts, ObjectKind, Wanted, address_service, config, container_security, http_probe, placement,
-    pod_security, port, pull_secrets, wanted,
+    Facts, ObjectKind, Wanted, address_service, config, container_security, finish_template, http_probe,
+    placement, pod_security, port, pull_secrets, wanted,
 };
 use crate::digest;
 use crate::names::{self, Component};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-
-/// Time to answer held pulls, flush everything and close the store.
-const GRACE_SECONDS: i64 = 120;
 
 /// Nothing while an address is not known: a broker that registered a passing address would put it into message ids.
 pub(super) fn objects(cluster: &ValidCluster, group: &Group, facts: &Facts) -> Option<Vec<Wanted>> {
@@ -30,17 +27,18 @@ pub(super) fn objects(cluster: &ValidCluster, group: &Group, facts: &Facts) -> O
             config::broker(cluster, group, ordinal, address, capacity),
         );
     }
-    let text: Vec<String> = files
-        .iter()
-        .map(|(name, text)| format!("{name}\n{text}"))
-        .collect();
     let name = names::group(&cluster.name, group.index);
     let component = Component::Broker(group.index);
     let size = facts
         .template_sizes
         .get(&group.index)
         .unwrap_or(&cluster.storage.text);
-    let set = stateful_set(cluster, group, &digest::short(&text.concat()), size);
+    let set = stateful_set(
+        cluster,
+        group,
+        &digest::short(&config::needs_restart(cluster, group)),
+        size,
+    );
     Some(vec![
         wanted(
             cluster,
@@ -68,8 +66,9 @@ fn stateful_set(cluster: &ValidCluster, group: &Group, config_digest: &str, size
         "serviceName": names::group_headless(&cluster.name, group.index),
         "replicas": cluster.replicas,
         "podManagementPolicy": "Parallel",
-        "updateStrategy": {"type": "RollingUpdate"},
-        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": "Retain"},
+        // The operator takes the pods out itself: see `roll`.
+        "updateStrategy": {"type": "OnDelete"},
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": when_deleted},
         "selector": {"matchLabels": names::selector(&cluster.name, component)},
         "template": pod(cluster, group, config_digest),
         "volumeClaimTemplates": [{
@@ -84,15 +83,19 @@ fn stateful_set(cluster: &ValidCluster, group: &Group, config_digest: &str, size
 fn pod(cluster: &ValidCluster, group: &Group, config_digest: &str) -> Value {
     let component = Component::Broker(group.index);
     let (affinity, spread) = placement(cluster, component);
-    json!({
+    let mut annotations = json!({names::CONFIG_ANNOTATION: config_digest});
+    if let Some(restart) = &cluster.restart {
+        annotations[names::RESTART_ANNOTATION] = json!(restart);
+    }
+    let template = json!({
         "metadata": {
             "labels": names::labels(&cluster.name, component),
-            "annotations": {names::CONFIG_ANNOTATION: config_digest},
+            "annotations": annotations,
         },
         "spec": {
             "automountServiceAccountToken": false,
             "enableServiceLinks": false,
-            "terminationGracePeriodSeconds": GRACE_SECONDS,
+            "terminationGracePeriodSeconds": cluster.rollout.grace_seconds,
             "securityContext": pod_security(),
             "imagePullSecrets": pull_secrets(cluster),
             "affinity": affinity,
@@ -132,5 +135,10 @@ fn pod(cluster: &ValidCluster, group: &Group, config_digest: &str) -> Value {
                 {"name": "tmp", "emptyDir": {}},
             ],
         },
-    })
+    });
+    finish_template(
+        template,
+        cluster.broker_template.as_ref(),
+        &names::selector(&cluster.name, component),
+    )
 }

@@ -5,11 +5,12 @@
 
 use super::super::validate::{Group, ValidCluster};
 use crate::digest;
+use crate::keys;
 use crate::names;
 use std::collections::BTreeMap;
 
-/// Time for a clean stop; less than the grace time of the pod.
-const SHUTDOWN_MILLIS: u32 = 100_000;
+/// A clean stop takes this much less than the grace time of the pod, seconds.
+const SPARE: i64 = 20;
 
 /// broker.conf of one broker.
 pub(super) fn broker(
@@ -19,34 +20,55 @@ pub(super) fn broker(
     address: &str,
     capacity: i64,
 ) -> String {
-    let mut keys = cluster.config.clone();
+    let mut keys = common(cluster, group);
     let role = if ordinal == 0 {
         cluster.master_role
     } else {
         "SLAVE"
     };
     for (key, value) in [
-        ("brokerClusterName", cluster.cluster_name.clone()),
-        ("brokerName", group.broker_name.clone()),
         ("brokerId", ordinal.to_string()),
         ("brokerRole", role.to_owned()),
-        ("flushDiskType", cluster.flush.to_owned()),
-        (
-            "namesrvAddr",
-            names::namesrv_address(&cluster.name, &cluster.namespace),
-        ),
         ("brokerIP1", address.to_owned()),
         ("brokerIP2", address.to_owned()),
+        ("storeCapacityBytes", capacity.to_string()),
+    ] {
+        keys.insert(key.to_owned(), value);
+    }
+    text(&keys)
+}
+
+/// What all brokers of a group have in common.
+fn common(cluster: &ValidCluster, group: &Group) -> BTreeMap<String, String> {
+    let mut keys = cluster.config.clone();
+    let mut servers = vec![names::namesrv_address(&cluster.name, &cluster.namespace)];
+    servers.extend(cluster.external_name_servers.iter().cloned());
+    for (key, value) in [
+        ("brokerClusterName", cluster.cluster_name.clone()),
+        ("brokerName", group.broker_name.clone()),
+        ("flushDiskType", cluster.flush.to_owned()),
+        ("namesrvAddr", servers.join(";")),
         ("listenPort", names::BROKER_PORT.to_string()),
         ("storePathRootDir", names::STORE_PATH.to_owned()),
         ("storePathCommitLog", format!("{}/commitlog", names::STORE_PATH)),
-        ("storeCapacityBytes", capacity.to_string()),
-        ("shutdownTimeoutMillis", SHUTDOWN_MILLIS.to_string()),
+        (
+            "shutdownTimeoutMillis",
+            ((cluster.rollout.grace_seconds - SPARE) * 1_000).to_string(),
+        ),
         ("httpPort", names::HTTP_PORT.to_string()),
         ("httpTokenFile", format!("{}/token", names::SECRET_PATH)),
     ] {
         keys.insert(key.to_owned(), value);
     }
+    keys
+}
+
+/// The settings that only a restart brings to a broker. What differs from broker to broker is not among them, so that
+/// one broker more changes nothing for the others, and neither are those that are changed while a broker runs.
+pub(super) fn needs_restart(cluster: &ValidCluster, group: &Group) -> String {
+    let mut keys = common(cluster, group);
+    keys.retain(|key, _| !keys::is_live(key));
+    keys.insert("brokerRole".to_owned(), cluster.master_role.to_owned());
     text(&keys)
 }
 

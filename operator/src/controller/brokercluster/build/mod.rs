@@ -12,6 +12,7 @@
 mod broker;
 mod budget;
 mod config;
+mod merge;
 mod namesrv;
 mod service;
 
@@ -143,6 +144,24 @@ fn wanted(
         whole.extend(body);
     }
     Wanted { kind, name, value }
+}
+
+/// A pod template with the user's changes, our own labels, and the digest of the whole.
+fn finish_template(
+    mut template: Value,
+    overrides: Option<&Value>,
+    selector: &BTreeMap<String, String>,
+) -> Value {
+    if let Some(overrides) = overrides {
+        merge::strategic(&mut template, overrides);
+        // Services and the StatefulSet find the pod by these; an override of one is without effect.
+        for (label, value) in selector {
+            template["metadata"]["labels"][label] = json!(value);
+        }
+    }
+    let form = crate::digest::short(&template.to_string());
+    template["metadata"]["annotations"][names::FORM_ANNOTATION] = json!(form);
+    template
 }
 
 /// Security of a pod under the restricted standard.

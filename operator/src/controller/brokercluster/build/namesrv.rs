@@ -2,8 +2,8 @@
 
 use super::super::validate::ValidCluster;
 use super::{
-    ObjectKind, Wanted, config, container_security, http_probe, placement, pod_security, port, pull_secrets,
-    wanted,
+    ObjectKind, Wanted, config, container_security, finish_template, http_probe, placement, pod_security,
+    port, pull_secrets, wanted,
 };
 use crate::digest;
 use crate::names::{self, Component};
@@ -52,6 +52,11 @@ pub(super) fn objects(cluster: &ValidCluster) -> Vec<Wanted> {
             ],
         },
     });
+    let pod = finish_template(
+        pod,
+        cluster.namesrv_template.as_ref(),
+        &names::selector(&cluster.name, component),
+    );
     let deployment = json!({"spec": {
         "replicas": cluster.name_servers,
         "selector": {"matchLabels": names::selector(&cluster.name, component)},

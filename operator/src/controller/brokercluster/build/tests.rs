@@ -141,7 +141,11 @@ storePathRootDir=/var/lib/ferromq/store
 #[test]
 fn a_change_of_configuration_replaces_pods_and_nothing_else_does() {
     let template = |spec: Value| {
-        let plan = build(&valid(spec), &facts(2));
+        let mut facts = facts(2);
+        facts
+            .addresses
+            .insert("demo-0-1".to_owned(), "10.96.1.1".to_owned());
+        let plan = build(&valid(spec), &facts);
         find(&plan, ObjectKind::StatefulSet, "demo-0")["spec"]["template"].clone()
     };
     let one = template(json!({}));
@@ -151,7 +155,60 @@ fn a_change_of_configuration_replaces_pods_and_nothing_else_does() {
         "a second group leaves the first alone"
     );
     assert_eq!(one, template(json!({"nameServers": {"replicas": 3}})));
-    assert_ne!(one, template(json!({"retention": {"fileReservedTime": 24}})));
+    assert_eq!(
+        one,
+        template(json!({"retention": {"fileReservedTime": 24, "deleteWhen": "05"}})),
+        "what a running broker takes replaces no pod"
+    );
+    assert_eq!(
+        one,
+        template(json!({"brokers": {"replicasPerGroup": 2}})),
+        "nor does one broker more"
+    );
+    assert_ne!(
+        one,
+        template(json!({"config": {"mappedFileSizeCommitLog": "67108864", "maxMessageSize": "1024"}}))
+    );
+}
+
+#[test]
+fn replicas_follow_the_master_and_each_registers_its_own_address() {
+    let mut facts = facts(1);
+    facts
+        .addresses
+        .insert("demo-0-1".to_owned(), "10.96.1.1".to_owned());
+    let spec = json!({"brokers": {"replicasPerGroup": 2, "replication": "Sync"}});
+    let plan = build(&valid(spec), &facts);
+    let map = find(&plan, ObjectKind::ConfigMap, "demo-0");
+    let of = |pod: &str| map["data"][format!("{pod}.conf")].as_str().unwrap().to_owned();
+    assert!(of("demo-0-0").contains("brokerId=0\n") && of("demo-0-0").contains("brokerRole=SYNC_MASTER\n"));
+    assert!(of("demo-0-1").contains("brokerId=1\n") && of("demo-0-1").contains("brokerRole=SLAVE\n"));
+    assert!(of("demo-0-1").contains("brokerIP1=10.96.1.1\n"));
+    let set = find(&plan, ObjectKind::StatefulSet, "demo-0");
+    assert_eq!(set["spec"]["replicas"], 2);
+    assert_eq!(set["spec"]["updateStrategy"]["type"], "OnDelete");
+}
+
+#[test]
+fn a_pod_template_of_the_user_is_merged_and_cannot_touch_our_selectors() {
+    let spec = json!({"brokers": {"podTemplate": {
+        "metadata": {"labels": {"team": "a", "ferromq.io/cluster": "other", "app.kubernetes.io/component": "x"}},
+        "spec": {"priorityClassName": "high", "containers": [{"name": "side", "image": "s"}]},
+    }}});
+    let plan = build(&valid(spec), &facts(1));
+    let set = find(&plan, ObjectKind::StatefulSet, "demo-0");
+    let labels = &set["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(
+        (&labels["team"], &labels["ferromq.io/cluster"]),
+        (&json!("a"), &json!("demo"))
+    );
+    for (label, value) in set["spec"]["selector"]["matchLabels"].as_object().unwrap() {
+        assert_eq!(&labels[label], value);
+    }
+    let pod = &set["spec"]["template"]["spec"];
+    assert_eq!(pod["priorityClassName"], "high");
+    assert_eq!(pod["containers"].as_array().unwrap().len(), 2);
+    assert_eq!(pod["containers"][0]["name"], "broker");
 }
 
 #[test]
