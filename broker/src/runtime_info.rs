@@ -44,6 +44,29 @@ fn ratio_key(dir: &Path) -> String {
     format!("commitLogDiskRatio_{}", dir.display())
 }
 
+/// What waits. Requests are handled as they are read; what may wait is the answer: of sends for the disk or a replica, of
+/// pulls for a message.
+fn waiting(core: &Core, set: &mut dyn FnMut(&str, String)) {
+    let settings = core.settings();
+    for (lane, size, capacity) in [
+        (
+            "send",
+            core.sends_waiting.now(),
+            settings.send_thread_pool_queue_capacity,
+        ),
+        (
+            "pull",
+            core.held.parked(),
+            settings.pull_thread_pool_queue_capacity,
+        ),
+        ("query", 0, 20_000),
+    ] {
+        set(&format!("{lane}ThreadPoolQueueSize"), size.to_string());
+        set(&format!("{lane}ThreadPoolQueueCapacity"), capacity.to_string());
+        set(&format!("{lane}ThreadPoolQueueHeadWaitTimeMills"), "0".to_owned());
+    }
+}
+
 /// All figures, as of `now` (milliseconds since the epoch).
 pub(crate) fn table(core: &Core, now: i64) -> KvTable {
     let figures = core.store.figures();
@@ -128,25 +151,7 @@ pub(crate) fn table(core: &Core, now: i64) -> KvTable {
             format!("{offset},{max}"),
         );
     }
-    // Requests are handled as they are read; what may wait is the answer: of sends for the disk or a replica, of pulls for
-    // a message.
-    for (lane, size, capacity) in [
-        (
-            "send",
-            core.sends_waiting.now(),
-            settings.send_thread_pool_queue_capacity,
-        ),
-        (
-            "pull",
-            core.held.parked(),
-            settings.pull_thread_pool_queue_capacity,
-        ),
-        ("query", 0, 20_000),
-    ] {
-        set(&format!("{lane}ThreadPoolQueueSize"), size.to_string());
-        set(&format!("{lane}ThreadPoolQueueCapacity"), capacity.to_string());
-        set(&format!("{lane}ThreadPoolQueueHeadWaitTimeMills"), "0".to_owned());
-    }
+    waiting(core, &mut set);
     set("EndTransactionQueueSize", "0".to_owned());
     set("EndTransactionThreadPoolQueueCapacity", "0".to_owned());
     KvTable { table }

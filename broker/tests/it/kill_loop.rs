@@ -51,8 +51,7 @@ async fn read_on(peer: &Peer, queue: usize, seen: &mut Vec<String>, acked: &[(i6
         let found = seen.get(*offset as usize);
         assert!(
             found == Some(body),
-            "round {round}: queue {queue} has {:.40?} at {offset}, where {body:.40?} was acknowledged",
-            found
+            "round {round}: queue {queue} has {found:.40?} at {offset}, where {body:.40?} was acknowledged"
         );
     }
 }
@@ -97,10 +96,11 @@ async fn nothing_acknowledged_is_lost_by_any_number_of_kills() {
             break;
         }
         let fresh: Vec<Acked> = (0..QUEUES).map(|_| Acked::default()).collect();
+        let tasks = tokio_util::task::TaskTracker::new();
         let senders: Vec<_> = fresh
             .iter()
             .enumerate()
-            .map(|(queue, acked)| tokio::spawn(keep_sending(peer.clone(), queue, round, acked.clone())))
+            .map(|(queue, acked)| tasks.spawn(keep_sending(peer.clone(), queue, round, acked.clone())))
             .collect();
         let enough = 20 + (round as usize * 37) % 160;
         eventually("acknowledgements", async || {

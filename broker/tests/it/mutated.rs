@@ -303,7 +303,7 @@ async fn storm(port: u16, codes: &[i32], seed: u64, rounds: usize) {
         raw.stream.write_all(&out).await.unwrap();
         let answer = tokio::time::timeout(Duration::from_secs(8), raw.answer(opaque)).await;
         match answer {
-            Err(_) => panic!("no answer: {}", shown()),
+            Err(late) => panic!("no answer, {late}: {}", shown()),
             Ok(Err(what)) => panic!("{what}: {}", shown()),
             Ok(Ok(answer)) => {
                 let remark = answer.remark.unwrap_or_default();
