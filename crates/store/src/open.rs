@@ -9,7 +9,7 @@ use std::{
     fs::{self, File},
     io,
     os::unix::fs::FileExt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -28,7 +28,7 @@ use crate::{
     dispatch::{Dispatch, Phase},
     flush::DOUBT,
     fs::{
-        crash_safe::{create_dir, is_full},
+        crash_safe::{create_dir, is_full, sync_dir},
         lock::{LockError, StoreLock},
         log_dirs::LogDirs,
         prealloc::Prealloc,
@@ -102,7 +102,11 @@ pub(crate) fn start_file(
     if !abnormal {
         return Ok(files[files.len().saturating_sub(LAST_FILES)].base);
     }
-    let mut trusted = (checkpoint.log().min(checkpoint.queues()) - MARGIN).max(0);
+    let mut trusted = checkpoint
+        .log()
+        .min(checkpoint.queues())
+        .saturating_sub(MARGIN)
+        .max(0);
     if config.message_index_enable && config.message_index_safe {
         trusted = trusted.min(checkpoint.index());
     }
@@ -128,6 +132,18 @@ fn load_error(error: LoadError, expected: u64) -> OpenError {
             source,
         },
     }
+}
+
+/// Makes the names safe that a process made which was killed before it could.
+fn sync_names(root: &Path, log_dirs: &[PathBuf]) -> Result<(), OpenError> {
+    for dir in std::iter::once(root).chain(log_dirs.iter().map(PathBuf::as_path)) {
+        sync_dir(dir).map_err(io_error("sync", dir))?;
+        // What is above may be somebody else's.
+        if let Some(Err(error)) = dir.parent().filter(|p| !p.as_os_str().is_empty()).map(sync_dir) {
+            tracing::debug!(dir = %dir.display(), %error, "cannot sync the directory above");
+        }
+    }
+    Ok(())
 }
 
 fn take_lock(root: &Path) -> Result<StoreLock, OpenError> {
@@ -173,6 +189,7 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
     for dir in log_dirs.iter().chain([&queue_dir, &index_dir, &config_dir]) {
         create_dir(dir).map_err(io_error("create", dir))?;
     }
+    sync_names(&config.root, &log_dirs)?;
     let abnormal = config.root.join("abort").exists();
     progress.set_abnormal(abnormal);
     let checkpoint_path = config.root.join("checkpoint");

@@ -197,6 +197,8 @@ fn load_queue(
         state.end = last + size;
         state.written = state.end;
         state.synced = state.end;
+        // A process that was killed may have made files whose names no sync has covered.
+        state.names = matches!(end_by, EndBy::Reading { .. });
         state.tail_start = state.end;
     }
     let holed = settle(&queue, queues, first, last, end_by).map_err(err)?;

@@ -189,7 +189,7 @@ impl Writer {
         let seconds = if header.begin_time <= 0 {
             0
         } else {
-            ((time - header.begin_time) / 1_000).clamp(0, i64::from(i32::MAX)) as i32
+            (time.saturating_sub(header.begin_time) / 1_000).clamp(0, i64::from(i32::MAX)) as i32
         };
         if number <= 1 {
             header.begin_offset = offset;
@@ -242,9 +242,9 @@ pub(super) fn find(
         let mut entry = [0; ENTRY as usize];
         file.read_exact_at(&mut entry, shape.entry(number as u32))?;
         let i32_at = |i: usize| i32::from_be_bytes(std::array::from_fn(|k| entry[i + k]));
-        let time = header.begin_time + i64::from(i32_at(12)) * 1_000;
+        let time = header.begin_time.saturating_add(i64::from(i32_at(12)) * 1_000);
         // Entries tell whole seconds: the real time may be up to a second later.
-        if i32_at(0) == hash && begin <= time + 999 && time <= end {
+        if i32_at(0) == hash && begin <= time.saturating_add(999) && time <= end {
             found.push(i64::from_be_bytes(std::array::from_fn(|k| entry[4 + k])));
         }
         above = number;
