@@ -33,6 +33,7 @@ mod requests;
 mod schedule;
 mod signal;
 mod store;
+mod sync;
 
 pub mod ha;
 pub mod inspect;

@@ -1,11 +1,8 @@
 //! Waking one thread that waits for work, at next to no cost for the others while it is busy.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering, fence},
-    time::Duration,
-};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, fence};
 
 /// One waits, many notify.
 #[derive(Debug, Default)]
@@ -38,31 +35,5 @@ impl Signal {
             *set = false;
         }
         self.waiting.store(false, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::{Arc, atomic::AtomicU32};
-
-    use super::*;
-
-    #[test]
-    fn no_wake_up_is_lost() {
-        let signal = Arc::new(Signal::default());
-        let work = Arc::new(AtomicU32::new(0));
-        let (s, w) = (signal.clone(), work.clone());
-        let waiter = std::thread::spawn(move || {
-            let mut done = 0;
-            while done < 20_000 {
-                s.wait(Duration::from_mins(1), || w.load(Ordering::Acquire) > done);
-                done = w.load(Ordering::Acquire);
-            }
-        });
-        for _ in 0..20_000 {
-            work.fetch_add(1, Ordering::Release);
-            signal.notify();
-        }
-        waiter.join().unwrap();
     }
 }
