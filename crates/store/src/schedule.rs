@@ -100,11 +100,10 @@ impl Core {
         let most = Duration::from_millis(if self.config.clock.is_manual() { 5 } else { 1_000 });
         let interval = Duration::from_millis(self.config.flush_delay_offset_interval.max(1));
         let mut saved = Instant::now();
+        let levels = self.levels_in_use();
         while !self.stopping() && !self.closing.load(Ordering::Acquire) {
             let depth = self.schedule_depth();
-            let next = (1..=self.config.delay_levels.max_level())
-                .filter_map(|level| self.deliver_level(level))
-                .min();
+            let next = levels.iter().filter_map(|level| self.deliver_level(*level)).min();
             if saved.elapsed() >= interval {
                 saved = Instant::now();
                 if let Err(error) = self.delay.save() {
@@ -120,6 +119,17 @@ impl Core {
                 });
             }
         }
+    }
+
+    /// The levels of the table, and those that it had when messages were stored which are here yet.
+    fn levels_in_use(&self) -> Vec<i32> {
+        let most = self.config.delay_levels.max_level();
+        let queues = self.dispatch.queues.all();
+        let former = queues
+            .iter()
+            .filter(|q| &**q.topic() == topics::SCHEDULE && q.id() >= most)
+            .map(|q| q.id().saturating_add(1));
+        (1..=most).chain(former).collect()
     }
 
     fn schedule_depth(&self) -> i64 {
@@ -145,7 +155,7 @@ impl Core {
             offset = offset.clamp(min, max);
             self.delay.set(level, offset);
         }
-        let delay = self.config.delay_levels.delay(level)?;
+        let delay = self.config.delay_levels.delay(level);
         let mut left = TURN;
         while offset < max {
             if left == 0 {
@@ -162,7 +172,8 @@ impl Core {
             for unit in units.iter() {
                 let now = self.config.clock.now();
                 // A time further off than the level's delay is none: the table or the clock was changed.
-                if unit.tags_code > now && unit.tags_code <= now + delay && !unit.is_pre_blank() {
+                let sensible = delay.is_none_or(|delay| unit.tags_code <= now.saturating_add(delay));
+                if unit.tags_code > now && sensible && !unit.is_pre_blank() {
                     return Some(unit.tags_code);
                 }
                 if self.stopping() || self.closing.load(Ordering::Acquire) {
