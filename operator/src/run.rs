@@ -119,12 +119,11 @@ async fn lead(cx: &Arc<Context>, stop: &CancellationToken) -> anyhow::Result<()>
     }
     let ended = CancellationToken::new();
     let hold = async {
-        match &candidate {
-            Some(candidate) => candidate.hold(ended.clone()).await,
-            None => {
-                ended.cancelled().await;
-                Ok(())
-            }
+        if let Some(candidate) = &candidate {
+            candidate.hold(ended.clone()).await
+        } else {
+            ended.cancelled().await;
+            Ok(())
         }
     };
     let work = async {
@@ -145,17 +144,10 @@ async fn lead(cx: &Arc<Context>, stop: &CancellationToken) -> anyhow::Result<()>
         }
         ended.cancel();
     };
-    let hold = async {
-        let held = hold.await;
-        if held.is_err() {
-            // Whoever leads now works already.
-            return held;
-        }
-        Ok(())
-    };
     tokio::pin!(work, hold);
     tokio::select! {
         () = &mut work => hold.await,
+        // Whoever leads now works already.
         lost = &mut hold => lost,
     }
 }

@@ -39,11 +39,10 @@ pub fn difference(want: &BTreeMap<String, String>, has: &BTreeMap<String, String
             Some(wanted) if wanted.trim() != value.trim() => {
                 difference.send.insert((*key).to_owned(), wanted.clone());
             }
-            Some(_) => {}
             None if value.trim() != *default => {
                 difference.drift.insert((*key).to_owned(), value.clone());
             }
-            None => {}
+            Some(_) | None => {}
         }
     }
     difference

@@ -70,7 +70,7 @@ pub fn rollout(
         for (ordinal, broker) in (0..).zip(&group.brokers) {
             let grant = group.grant.as_ref().filter(|g| g.ordinal == ordinal);
             let stale = broker.pod.as_ref().and_then(|p| p.stale.as_deref());
-            let (why, state) = match (grant, stale) {
+            let (why, place) = match (grant, stale) {
                 (Some(grant), _) if broker.pod.as_ref().is_some_and(|p| p.uid == grant.uid) => {
                     (grant.why.as_str(), "Granted")
                 }
@@ -86,7 +86,7 @@ pub fn rollout(
                 name: names::broker(&valid.name, group.index, ordinal),
                 how: "Restart".to_owned(),
                 why: why.to_owned(),
-                state: state.to_owned(),
+                state: place.to_owned(),
                 message: wait.map(|w| w.why.clone()),
             });
         }
@@ -152,7 +152,7 @@ fn roll_text(rollout: &RolloutStatus) -> String {
         .plan
         .iter()
         .find(|r| r.state != "Pending")
-        .or(rollout.plan.first());
+        .or_else(|| rollout.plan.first());
     let Some(row) = row else {
         return "brokers are being changed".to_owned();
     };

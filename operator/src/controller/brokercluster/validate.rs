@@ -139,31 +139,7 @@ pub fn validate(cluster: &BrokerCluster, existing: &Existing) -> Result<ValidClu
         9,
     );
     in_range(&mut faults, "spec.brokers.groups", spec.brokers.groups, 1, 100);
-    in_range(
-        &mut faults,
-        "spec.brokers.replicasPerGroup",
-        spec.brokers.replicas_per_group,
-        1,
-        10,
-    );
-    in_range(
-        &mut faults,
-        "spec.rollout.maxParallelGroups",
-        spec.rollout.max_parallel_groups,
-        1,
-        100,
-    );
-    faults.extend(spec.rollout.windows.iter().filter_map(window::fault));
-    template(
-        "spec.brokers.podTemplate",
-        spec.brokers.pod_template.as_ref(),
-        &mut faults,
-    );
-    template(
-        "spec.nameServers.podTemplate",
-        spec.name_servers.pod_template.as_ref(),
-        &mut faults,
-    );
+    shape(cluster, &mut faults);
     if spec.brokers.replication == Replication::Sync && spec.brokers.replicas_per_group < 2 {
         faults.push("spec.brokers.replication Sync needs replicasPerGroup of at least 2".to_owned());
     }
@@ -225,6 +201,36 @@ pub fn validate(cluster: &BrokerCluster, existing: &Existing) -> Result<ValidClu
         kv: spec.name_servers.kv.clone(),
         name,
     })
+}
+
+/// Numbers, windows and pod templates.
+fn shape(cluster: &BrokerCluster, faults: &mut Vec<String>) {
+    let spec = &cluster.spec;
+    in_range(
+        faults,
+        "spec.brokers.replicasPerGroup",
+        spec.brokers.replicas_per_group,
+        1,
+        10,
+    );
+    in_range(
+        faults,
+        "spec.rollout.maxParallelGroups",
+        spec.rollout.max_parallel_groups,
+        1,
+        100,
+    );
+    faults.extend(spec.rollout.windows.iter().filter_map(window::fault));
+    template(
+        "spec.brokers.podTemplate",
+        spec.brokers.pod_template.as_ref(),
+        faults,
+    );
+    template(
+        "spec.nameServers.podTemplate",
+        spec.name_servers.pod_template.as_ref(),
+        faults,
+    );
 }
 
 fn in_range(faults: &mut Vec<String>, field: &str, value: i32, least: i32, most: i32) {

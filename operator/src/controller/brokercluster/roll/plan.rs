@@ -312,22 +312,21 @@ fn begin(rules: &Rules, group: &Group, taken: &mut BTreeSet<i32>, plan: &mut Pla
     } else {
         None
     };
-    match obstacle {
-        Some(why) => plan.waits.push(Wait {
+    if let Some(why) = obstacle {
+        plan.waits.push(Wait {
             group: group.index,
             ordinal: Some(ordinal),
             why,
-        }),
-        None => {
-            taken.insert(group.index);
-            let grant = Grant {
-                ordinal,
-                uid: pod.uid.clone(),
-                why: why.to_owned(),
-            };
-            plan.steps.push(Step::Grant(group.index, grant));
-        }
+        });
+        return;
     }
+    taken.insert(group.index);
+    let grant = Grant {
+        ordinal,
+        uid: pod.uid.clone(),
+        why: why.to_owned(),
+    };
+    plan.steps.push(Step::Grant(group.index, grant));
 }
 
 fn not_serving(ordinal: i32, broker: &Broker) -> String {

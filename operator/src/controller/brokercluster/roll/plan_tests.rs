@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 /// A pod of the model.
+#[allow(clippy::struct_excessive_bools, reason = "each is drawn by itself")]
 #[derive(Debug, Clone)]
 struct ModelPod {
     uid: u32,
