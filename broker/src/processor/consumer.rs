@@ -13,6 +13,7 @@ use ferromq_remoting::{Conn, Outcome, RequestContext};
 
 use super::{Refusal, json};
 use crate::client_table::Member;
+use crate::clock::{now_ms, steady_ms};
 use crate::core::Core;
 
 pub(crate) fn list(core: &Arc<Core>, _: &RequestContext, request: &Command) -> Result<Outcome, Refusal> {
@@ -93,11 +94,13 @@ pub(crate) fn groups_of_topic(
 
 /// Every producer by group.
 pub(crate) fn all_producers(core: &Arc<Core>, request: &Command) -> Outcome {
+    // What the table has is a steady clock's time; told is the wall clock's.
+    let (now, steady) = (now_ms(), steady_ms());
     let info = |member: Member<Conn>| ProducerInfo {
         remote_ip: member.link.peer().to_string(),
         client_id: member.client_id,
         language: member.language,
-        last_update_timestamp: member.seen,
+        last_update_timestamp: now - (steady - member.seen),
         version: member.version,
     };
     let groups = core.clients.all_producers().into_iter();
