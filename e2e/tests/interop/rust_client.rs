@@ -197,14 +197,14 @@ fn in_order(seen: &[(i32, i64, String)]) -> anyhow::Result<()> {
 }
 
 /// Our client on a runtime of its own.
-struct Rust {
-    runtime: tokio::runtime::Runtime,
-    client: Client,
+pub(crate) struct Rust {
+    pub(crate) runtime: tokio::runtime::Runtime,
+    pub(crate) client: Client,
     names: String,
 }
 
 impl Rust {
-    fn start(names: &NameServer) -> anyhow::Result<Self> {
+    pub(crate) fn start(names: &NameServer) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -218,7 +218,7 @@ impl Rust {
         })
     }
 
-    fn make_topic(&self, topic: &str, queues: i32) -> anyhow::Result<()> {
+    pub(crate) fn make_topic(&self, topic: &str, queues: i32) -> anyhow::Result<()> {
         self.runtime.block_on(async {
             let admin = self.client.admin();
             for broker in admin.cluster_info().await?.broker_addr_table.into_values() {
@@ -237,7 +237,7 @@ impl Rust {
         })
     }
 
-    fn producer(&self, group: &str) -> Producer {
+    pub(crate) fn producer(&self, group: &str) -> Producer {
         let _inside = self.runtime.enter();
         self.client.producer(ProducerConfig::new(group))
     }
@@ -250,7 +250,7 @@ impl Rust {
         })
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.runtime.block_on(self.client.shutdown());
     }
 }

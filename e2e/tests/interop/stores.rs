@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use ferromq_client::{Message, MessageQueue};
 
 use crate::common::{pair, test};
+use crate::rust_client::Rust;
 use crate::support::cluster::{Broker, Kind, NameServer};
 use crate::support::java;
 use crate::support::{self, copy_dir, wait_until};
@@ -102,6 +104,89 @@ fn our_broker_takes_over_a_store_of_javas_broker() {
         java::verify(dir, &names.address(), &more)?;
         broker.stop(Kind::Java)
     });
+}
+
+/// Ours, Java's, ours, three times, each appending to what the other left. After each turn Java's store classes read all of it:
+/// messages, queue entries and keys; at the end our broker serves all of it, and delayed messages came once each.
+#[test]
+fn a_store_changes_hands_three_times() {
+    const TURNS: i64 = 6;
+    const EACH: i64 = 5;
+    test(|dir| {
+        let (names, mut broker) = pair(dir, Kind::Ours, Kind::Ours, Broker::SMALL_FILES)?;
+        let rust = Rust::start(&names)?;
+        rust.make_topic("Delayed", 1)?;
+        let producer = rust.producer("delayed_p");
+        let mut ledgers = Vec::new();
+        for turn in 0..TURNS {
+            let kind = if turn % 2 == 0 { Kind::Ours } else { Kind::Java };
+            if turn > 0 {
+                broker.start(kind)?;
+            }
+            let ledger = dir.join(format!("turn-{turn}.jsonl"));
+            java::send(dir, &names.address(), &ledger, 80)?;
+            ledgers.push(ledger);
+            let queue = MessageQueue::new("Delayed", "broker-a", 0);
+            for n in 0..EACH {
+                for level in [1, 18] {
+                    let message = Message::new("Delayed", format!("{turn} {n}")).delay_level(level);
+                    rust.runtime.block_on(producer.send_to(&queue, message))?;
+                }
+            }
+            let (admin, address) = (rust.client.admin(), broker.address());
+            wait_until("the delayed messages", || {
+                let end = admin.max_offset(&address, "Delayed", 0);
+                Ok(rust.runtime.block_on(end)? >= (turn + 1) * EACH)
+            })?;
+            broker.stop(kind)?;
+            let copy = dir.join(format!("copy-{turn}"));
+            copy_dir(&broker.store(), &copy)?;
+            delay_offset(&copy, (turn + 1) * EACH)?;
+            let reading = java::read_store(dir, &copy, &broker.conf)?;
+            anyhow::ensure!(!reading.abort, "turn {turn} ended in order");
+            for ledger in &ledgers {
+                java::has_all(&reading, &java::ledger(ledger)?)?;
+            }
+            let of = |topic: &str, queue: i64| {
+                let all = reading.messages.values();
+                all.filter(|m| m["topic"] == topic && m["queue"] == queue).count() as i64
+            };
+            for (topic, queue) in [
+                ("Delayed", 0),
+                ("SCHEDULE_TOPIC_XXXX", 0),
+                ("SCHEDULE_TOPIC_XXXX", 17),
+            ] {
+                let found = of(topic, queue);
+                anyhow::ensure!(
+                    found == (turn + 1) * EACH,
+                    "turn {turn}: {found} in {topic} {queue}"
+                );
+            }
+            std::fs::remove_dir_all(copy)?;
+        }
+        broker.start(Kind::Ours)?;
+        let all = dir.join("all.jsonl");
+        let entries: std::io::Result<String> = ledgers.iter().map(std::fs::read_to_string).collect();
+        std::fs::write(&all, entries?)?;
+        java::verify(dir, &names.address(), &all)?;
+        rust.end();
+        broker.stop(Kind::Ours)
+    });
+}
+
+/// The table of delayed messages says that so many of level 1 were delivered. Java writes its numbers without quotes.
+fn delay_offset(store: &Path, delivered: i64) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(store.join("config/delayOffset.json"))?;
+    let bare: String = text.chars().filter(|c| !c.is_whitespace() && *c != '"').collect();
+    let found = bare
+        .split(['{', ','])
+        .find_map(|entry| entry.strip_prefix("1:"))
+        .and_then(|value| value.trim_end_matches('}').parse::<i64>().ok());
+    anyhow::ensure!(
+        found == Some(delivered),
+        "level 1 is at {found:?}, {delivered} were delivered: {text}"
+    );
+    Ok(())
 }
 
 #[test]
