@@ -134,7 +134,11 @@ fn with_quoted_keys(text: &str) -> String {
                 number.push(digit);
             }
             let is_key = chars.peek() == Some(&':');
-            out.push_str(&if is_key { format!("\"{number}\"") } else { number });
+            if is_key {
+                out.extend(["\"", &number, "\""]);
+            } else {
+                out.push_str(&number);
+            }
             last = '0';
             continue;
         }
