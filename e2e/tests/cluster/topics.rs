@@ -127,7 +127,18 @@ fn versions(space: &Namespace) -> BTreeMap<String, String> {
 /// Reconciles ended so far, by kind, from the operator's own metrics.
 pub(crate) fn passes() -> BTreeMap<String, u64> {
     let path = "/api/v1/namespaces/ferromq-system/services/ferromq-operator:8080/proxy/metrics";
-    let text = run(crate::support::kubectl().args(["get", "--raw", path]));
+    // Right after an operator was started anew nothing answers yet.
+    let text = wait_for("the operator's metrics", || {
+        let got = crate::support::kubectl()
+            .args(["get", "--raw", path])
+            .output()
+            .expect("kubectl runs");
+        if got.status.success() {
+            Ok(String::from_utf8_lossy(&got.stdout).into_owned())
+        } else {
+            Err(String::from_utf8_lossy(&got.stderr).into_owned())
+        }
+    });
     text.lines()
         .filter(|l| l.starts_with("ferromq_reconciles_total{"))
         .filter_map(|l| {
