@@ -13,6 +13,7 @@ mod image;
 mod server;
 
 use std::{
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -243,6 +244,8 @@ fn watch() {
     "#;
     let started = std::process::Command::new("sh")
         .args(["-c", SCRIPT, "sh", &std::process::id().to_string()])
+        // Whoever ends this process by its group doesn't end the watch.
+        .process_group(0)
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
