@@ -48,7 +48,11 @@ async fn pulls_find_wait_and_correct() {
     // A held pull ends with the message that comes.
     let long = PullRequest::new(9).with_hold(Duration::from_secs(50));
     let held = consumer.pull(&queue, 5, &long);
-    let (held, ()) = within("the held pull", async { tokio::join!(held, send(&client, 5..6)) }).await;
+    let (held, ()) = within(
+        "the held pull",
+        Box::pin(async { tokio::join!(held, send(&client, 5..6)) }),
+    )
+    .await;
     assert_eq!(held.unwrap().messages.len(), 1);
     client.shutdown().await;
 }
