@@ -6,6 +6,9 @@ cd "$(dirname "$0")/.."
 # The tests drive this cluster through its rig, also where a container engine answers.
 export DEMO_CLUSTER=embedded
 unset DEMO_CONTEXT
+source e2e/rig/versions.env
+# For its kubectl, where the machine has none.
+export PATH=$PATH:${XDG_CACHE_HOME:-$HOME/.cache}/ferromq/kubernetes-$KUBERNETES
 
 down() { e2e/demo.sh down || true; }
 trap down EXIT
