@@ -2,17 +2,21 @@
 //!
 //! Parsing is all that happens here; `cmd` carries the commands out.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
+mod bench;
+mod message;
 mod mqadmin;
 #[cfg(test)]
 mod reference;
+
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::plugin::Kube;
 
+pub(crate) use bench::{Bench, BenchReceive, BenchSend};
+pub(crate) use message::{Message, MessageExtra, Range};
 pub(crate) use mqadmin::{Mqadmin, with_mqadmin_case};
 
 /// Administration of RocketMQ clusters from the command line.
@@ -501,179 +505,6 @@ pub(crate) enum Group {
         #[arg(short = 't', long)]
         topic: Option<String>,
     },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Message {
-    /// Send one message
-    Send {
-        topic: String,
-        /// The body; '-' reads it from standard input
-        body: String,
-        #[command(flatten)]
-        extra: MessageExtra,
-    },
-    /// Look a message up by the id that the broker gave it
-    Get {
-        /// Offset message id: 32 or 56 hexadecimal digits
-        id: String,
-        /// Write only the body, unchanged, to standard output
-        #[arg(long)]
-        body: bool,
-    },
-    /// Show the message at an offset of a queue
-    At {
-        topic: String,
-        /// Name of the broker
-        #[arg(short = 'b', long)]
-        broker: String,
-        /// Queue
-        #[arg(short = 'i', long)]
-        queue: i32,
-        /// Offset
-        offset: i64,
-    },
-    /// List messages of a topic as they lie in its queues; no group's offsets are changed
-    Print {
-        topic: String,
-        #[command(flatten)]
-        range: Range,
-    },
-    /// Show what became of a message: who sent it, who consumed it when, from the trace topic
-    Trace {
-        /// The message's unique id
-        id: String,
-        /// Topic that the traces are in
-        #[arg(short = 't', long, default_value = "RMQ_SYS_TRACE_TOPIC")]
-        topic: String,
-    },
-    /// List the messages of a topic that carry a key or a unique id
-    ByKey {
-        topic: String,
-        key: String,
-        /// At most so many messages per broker
-        #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=1024))]
-        max: i32,
-        /// The key is a unique message id
-        #[arg(long)]
-        unique: bool,
-    },
-}
-
-/// Which messages of a topic.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Range {
-    /// Only of this broker (its name)
-    #[arg(short = 'b', long = "broker-name", value_name = "NAME")]
-    pub(crate) broker: Option<String>,
-    /// Only of this queue
-    #[arg(short = 'i', long = "queue", value_name = "ID")]
-    pub(crate) queue: Option<i32>,
-    /// From this offset of each queue
-    #[arg(long, value_name = "OFFSET", conflicts_with = "begin")]
-    pub(crate) from: Option<i64>,
-    /// From this time: milliseconds since 1970 or yyyy-MM-dd#HH:mm:ss:SSS in UTC
-    #[arg(long, value_name = "TIME", value_parser = point_in_time)]
-    pub(crate) begin: Option<i64>,
-    /// Up to this time
-    #[arg(long, value_name = "TIME", value_parser = point_in_time)]
-    pub(crate) end: Option<i64>,
-    /// Only with these tags, joined by ||
-    #[arg(long, value_name = "TAGS")]
-    pub(crate) tags: Option<String>,
-    /// Messages of each queue
-    #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) count: u32,
-    /// Show the bodies as well
-    #[arg(short = 'd', long)]
-    pub(crate) bodies: bool,
-}
-
-/// What a message carries beside its body.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct MessageExtra {
-    /// Tag to filter by
-    #[arg(short = 'c', long)]
-    pub(crate) tag: Option<String>,
-    /// Key to look it up by; may be repeated
-    #[arg(short = 'k', long = "key")]
-    pub(crate) keys: Vec<String>,
-    /// Property; may be repeated
-    #[arg(long = "property", value_name = "NAME=VALUE", value_parser = key_value)]
-    pub(crate) properties: Vec<(String, String)>,
-    /// Only to this broker (its name)
-    #[arg(short = 'b', long = "broker-name", value_name = "NAME")]
-    pub(crate) broker: Option<String>,
-    /// Only to this queue
-    #[arg(short = 'i', long = "queue", value_name = "ID")]
-    pub(crate) queue: Option<i32>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
-    /// Send numbered messages and measure
-    Send(BenchSend),
-    /// Receive a run's messages and check that each came at least once
-    Receive(BenchReceive),
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct BenchSend {
-    /// Topic to send to
-    #[arg(short = 't', long)]
-    pub(crate) topic: String,
-    /// Messages to send
-    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub(crate) count: u64,
-    /// Body size in bytes; the number of each message needs about 40 of them
-    #[arg(short = 's', long, default_value_t = 128, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
-    pub(crate) size: u32,
-    /// Sends in flight
-    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) concurrency: u32,
-    /// Messages in one request; 1 sends singly
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) batch: u32,
-    /// Name of the run; letters, digits, '.', '_' and '-'. Default: made from the time
-    #[arg(long, value_parser = run_id)]
-    pub(crate) run: Option<String>,
-    /// Keep repeating a failed send for so long
-    #[arg(long, default_value = "30", value_name = "SECONDS", value_parser = seconds)]
-    pub(crate) retry_for: Duration,
-    /// Send so many messages a second in all; default: as fast as it goes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rate: Option<u32>,
-    /// Write the numbers of the acknowledged messages to this file, one range FROM-TO a line
-    #[arg(long, value_name = "FILE")]
-    pub(crate) acknowledged: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct BenchReceive {
-    /// Topic to receive from
-    #[arg(short = 't', long)]
-    pub(crate) topic: String,
-    /// Messages to expect
-    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub(crate) count: u64,
-    /// Consumer group whose offsets are read and stored
-    #[arg(short = 'g', long, default_value = "ferroctl_bench")]
-    pub(crate) group: String,
-    /// Check for the messages of this run; without it any COUNT messages will do
-    #[arg(long, value_parser = run_id)]
-    pub(crate) run: Option<String>,
-    /// Start at the oldest message, whatever the group has stored
-    #[arg(long)]
-    pub(crate) from_start: bool,
-    /// Give up when nothing new has come for so long
-    #[arg(long, default_value = "30", value_name = "SECONDS", value_parser = seconds)]
-    pub(crate) idle: Duration,
-    /// Messages asked for in one pull
-    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) pull_batch: u32,
-    /// Expect only the numbers in this file, as written by bench send
-    #[arg(long, value_name = "FILE", requires = "run")]
-    pub(crate) acknowledged: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
