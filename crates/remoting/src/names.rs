@@ -453,7 +453,7 @@ mod tests {
         let server = AddressServer::new(&domain, "nsaddr", None).unwrap();
         let names = NameServers::from_address_server(server, FETCH_EVERY);
         let answer = vec!["HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n10.0.0.1:9876"];
-        let (_, first) = tokio::join!(serve(listener, answer), names.resolve());
+        let ((), first) = tokio::join!(serve(listener, answer), names.resolve());
         assert_eq!(first, names.resolve().await);
     }
 
