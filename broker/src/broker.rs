@@ -430,16 +430,28 @@ type Tables = (Files, TopicTable, GroupTable, OffsetTable);
 
 fn load_tables(settings: &BrokerSettings, identity: &Identity, now: i64) -> anyhow::Result<Tables> {
     let root = settings.root();
+    let light = settings.enable_lmq;
+    let (offsets, other) = if light {
+        ("lmqConsumerOffset.json", "consumerOffset.json")
+    } else {
+        ("consumerOffset.json", "lmqConsumerOffset.json")
+    };
     let files = Files {
         topics: TableFile::new(&root, "topics.json"),
         groups: TableFile::new(&root, "subscriptionGroup.json"),
-        offsets: TableFile::new(&root, "consumerOffset.json"),
+        offsets: TableFile::new(&root, offsets),
     };
-    let topics = TopicTable::from_file(files.topics.load::<TopicConfigTable>()?, now);
+    let topics = TopicTable::from_file(files.topics.load::<TopicConfigTable>()?, light, now);
     system_topics(&identity.cluster, &identity.name, settings).put_into(&topics, now);
-    let groups = GroupTable::from_file(files.groups.load::<SubscriptionGroupTable>()?, now);
-    let offsets = OffsetTable::from_file(files.offsets.load::<ConsumerOffsetTable>()?);
-    files.offsets.clean(offsets.changes());
+    let groups = GroupTable::from_file(files.groups.load::<SubscriptionGroupTable>()?, light, now);
+    // When enableLmq has changed since the last run, that one's file has the progress.
+    let other = TableFile::new(&root, other);
+    let changed = other.is_newer_than(&files.offsets);
+    let from = if changed { &other } else { &files.offsets };
+    let offsets = OffsetTable::from_file(from.load::<ConsumerOffsetTable>()?, light);
+    if !changed {
+        files.offsets.clean(offsets.changes());
+    }
     Ok((files, topics, groups, offsets))
 }
 

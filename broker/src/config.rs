@@ -148,7 +148,7 @@ settings! {
         store_path_commit_log: String = String::new(), "storePathCommitLog", important: true;
         /// Further directories of log files, with commas between them, which get no new ones.
         read_only_commit_log_store_paths: String = String::new(), "readOnlyCommitLogStorePaths";
-        /// Whether light queues (`%LMQ%…`) are counted and limited.
+        /// Whether topics and groups that begin with `%LMQ%` are light: there without being made, one queue each.
         enable_lmq: bool = false, "enableLmq";
         /// Whether a message is also put into the queues that its INNER_MULTI_DISPATCH lists.
         enable_multi_dispatch: bool = false, "enableMultiDispatch";

@@ -144,6 +144,7 @@ const COLD_READS: usize = 8;
 
 impl Core {
     pub(crate) fn new(parts: Parts) -> Self {
+        let light = parts.settings.read().enable_lmq;
         Self {
             identity: parts.identity,
             settings: parts.settings,
@@ -164,7 +165,7 @@ impl Core {
             notices: Notices::default(),
             gate: parts.gate,
             stats: Stats::default(),
-            items: ItemStats::default(),
+            items: ItemStats::new(light),
             registrar: parts.registrar,
             files: parts.files,
             acl: parts.acl,

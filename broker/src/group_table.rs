@@ -2,7 +2,8 @@
 //!
 //! A group comes into being by an administrator's call, or, with `autoCreateSubscriptionGroup`, when a
 //! consumer of that name shows up; merely asking about a name makes nothing. Every change raises the data version.
-//! Kept in `config/subscriptionGroup.json`.
+//! Kept in `config/subscriptionGroup.json`. With light queues (`enableLmq`) every group that begins with `%LMQ%` is there with
+//! the defaults, and none of them has a row.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,11 +17,13 @@ use crate::versioned::Versioned;
 #[derive(Debug)]
 pub(crate) struct GroupTable {
     rows: Versioned<SubscriptionGroupConfig>,
+    /// Whether groups of light queues are there without a row.
+    light: bool,
 }
 
 impl GroupTable {
     /// The table of the file plus the preset groups.
-    pub(crate) fn from_file(file: SubscriptionGroupTable, now: i64) -> Self {
+    pub(crate) fn from_file(file: SubscriptionGroupTable, light: bool, now: i64) -> Self {
         let mut groups: HashMap<_, _> = file
             .subscription_group_table
             .into_iter()
@@ -36,6 +39,7 @@ impl GroupTable {
         }
         Self {
             rows: Versioned::new(groups, file.data_version, now),
+            light,
         }
     }
 
@@ -49,7 +53,7 @@ impl GroupTable {
 
     /// Takes over a master's table as it is, version and all. Returns false when this is that version already.
     pub(crate) fn replace(&self, table: SubscriptionGroupTable) -> bool {
-        self.rows.replace(Self::from_file(table, 0).rows)
+        self.rows.replace(Self::from_file(table, self.light, 0).rows)
     }
 
     /// The number of changes since the start; equal numbers mean an unchanged table.
@@ -58,7 +62,14 @@ impl GroupTable {
     }
 
     pub(crate) fn get(&self, group: &str) -> Option<Arc<SubscriptionGroupConfig>> {
+        if self.is_light(group) {
+            return Some(Arc::new(SubscriptionGroupConfig::new(group)));
+        }
         self.rows.get(group)
+    }
+
+    fn is_light(&self, group: &str) -> bool {
+        self.light && names::is_light(group)
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
@@ -82,8 +93,11 @@ impl GroupTable {
         })
     }
 
-    /// Makes or replaces a group. Returns false when it was like that already.
+    /// Makes or replaces a group. Returns false when it was like that already. Groups of light queues are as they are.
     pub(crate) fn put(&self, config: SubscriptionGroupConfig, now: i64) -> bool {
+        if self.is_light(&config.group_name) {
+            return false;
+        }
         let name = config.group_name.clone();
         self.rows.put(&name, config, now)
     }
@@ -99,7 +113,7 @@ mod tests {
     use super::*;
 
     fn table() -> GroupTable {
-        GroupTable::from_file(SubscriptionGroupTable::default(), 1)
+        GroupTable::from_file(SubscriptionGroupTable::default(), false, 1)
     }
 
     #[test]
@@ -119,10 +133,20 @@ mod tests {
             "brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":false,"consumeFromMinEnable":true,
             "groupName":"TOOLS_CONSUMER","notifyConsumerIdsChangedEnable":true,"retryMaxTimes":5,
             "retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}}}"#;
-        let table = GroupTable::from_file(ferromq_protocol::fastjson::from_slice(java).unwrap(), 1);
+        let table = GroupTable::from_file(ferromq_protocol::fastjson::from_slice(java).unwrap(), false, 1);
         assert!(!table.get("TOOLS_CONSUMER").unwrap().consume_enable);
         assert!(table.get("SELF_TEST_C_GROUP").is_some());
         assert_eq!(table.to_file().data_version.counter, 3);
+    }
+
+    #[test]
+    fn groups_of_light_queues_are_there_without_a_row() {
+        let table = GroupTable::from_file(SubscriptionGroupTable::default(), true, 1);
+        let before = table.names().len();
+        assert!(table.get("%LMQ%g").unwrap().consume_enable);
+        assert!(!table.get_or_create("%LMQ%g", true, 2).unwrap().1);
+        assert!(!table.put(SubscriptionGroupConfig::new("%LMQ%g"), 2));
+        assert_eq!((table.names().len(), table.changes()), (before, 0));
     }
 
     #[test]

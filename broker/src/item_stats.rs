@@ -10,6 +10,7 @@ use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferromq_protocol::body::{BrokerStatsData, BrokerStatsItem};
+use ferromq_protocol::names::{self, topics};
 use parking_lot::{Mutex, RwLock};
 
 /// Samples kept for each span, and how far apart they are, in milliseconds.
@@ -210,6 +211,8 @@ pub(crate) struct ItemStats {
     broker_put: Counter,
     broker_get: Counter,
     broker_from_disk: Counter,
+    /// Whether all light queues count as one, and all their groups.
+    light: bool,
 }
 
 /// Messages that were handed to a group.
@@ -227,8 +230,24 @@ pub(crate) struct Got<'a> {
 }
 
 impl ItemStats {
+    /// With `light`, light queues share one row named `%LMQ%`, as do their groups: there may be very many.
+    pub(crate) fn new(light: bool) -> Self {
+        Self {
+            light,
+            ..Self::default()
+        }
+    }
+
+    fn name<'a>(&self, name: &'a str) -> &'a str {
+        if self.light && names::is_light(name) {
+            return topics::LMQ_PREFIX;
+        }
+        name
+    }
+
     /// Messages were stored in a topic. With `detail` they are counted by queue too.
     pub(crate) fn put(&self, topic: &str, queue_id: i32, messages: u64, bytes: u64, detail: bool) {
+        let topic = self.name(topic);
         self.topic_put.count(topic, "", messages, bytes);
         if detail {
             self.queue_put.count(topic, &queue_id, messages, bytes);
@@ -237,7 +256,8 @@ impl ItemStats {
     }
 
     /// Messages of a topic were handed to a group. With `detail` they are counted by queue too.
-    pub(crate) fn got(&self, got: Got<'_>, detail: bool) {
+    pub(crate) fn got(&self, mut got: Got<'_>, detail: bool) {
+        (got.topic, got.group) = (self.name(got.topic), self.name(got.group));
         self.group_get
             .count(got.topic, got.group, got.messages, got.bytes);
         self.broker_get.count(got.messages, got.bytes);
@@ -257,7 +277,7 @@ impl ItemStats {
 
     /// A group sent a message of a topic back.
     pub(crate) fn sent_back(&self, topic: &str, group: &str) {
-        self.sent_back.count(topic, group, 1, 0);
+        self.sent_back.count(self.name(topic), self.name(group), 1, 0);
     }
 
     /// Takes the samples that are due; called every 10 s.

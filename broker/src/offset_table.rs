@@ -4,11 +4,15 @@
 //! request cannot undo a newer one; an explicit update (request 15) sets what it says, since clients reset
 //! with it; negative offsets are never stored. The table is kept in
 //! `config/consumerOffset.json` as `{"offsetTable":{"topic@group":{"queue":offset}}}`.
+//!
+//! With light queues (`enableLmq`) the file is `config/lmqConsumerOffset.json`, which has a second member for groups that
+//! begin with `%LMQ%`: `"lmqOffsetTable":{"topic@group":offset}`. Such a group has one offset a topic, whatever queue is named.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferromq_protocol::body::ConsumerOffsetTable;
+use ferromq_protocol::names::is_light;
 use parking_lot::RwLock;
 
 type Queues = BTreeMap<i32, i64>;
@@ -19,10 +23,12 @@ pub(crate) struct OffsetTable {
     groups: RwLock<HashMap<String, HashMap<String, Queues>>>,
     /// Counts changes, so that an unchanged table is not written again.
     changes: AtomicU64,
+    /// Whether groups of light queues are kept apart.
+    light: bool,
 }
 
 impl OffsetTable {
-    pub(crate) fn from_file(file: ConsumerOffsetTable) -> Self {
+    pub(crate) fn from_file(file: ConsumerOffsetTable, light: bool) -> Self {
         let mut groups: HashMap<String, HashMap<String, Queues>> = HashMap::new();
         for (key, queues) in file.offset_table {
             // Names cannot hold '@'; a key without it names no group and could never be asked for.
@@ -35,23 +41,40 @@ impl OffsetTable {
                 .or_default()
                 .insert(topic.to_owned(), queues);
         }
+        for (key, offset) in file.lmq_offset_table.unwrap_or_default() {
+            if let Some((topic, group)) = key.split_once('@').filter(|_| offset >= 0) {
+                let topics = groups.entry(group.to_owned()).or_default();
+                topics.entry(topic.to_owned()).or_default().insert(0, offset);
+            }
+        }
         Self {
             groups: RwLock::new(groups),
             changes: AtomicU64::new(0),
+            light,
         }
     }
 
+    /// The queue under which an offset is kept.
+    fn place(&self, group: &str, queue: i32) -> i32 {
+        if self.light && is_light(group) { 0 } else { queue }
+    }
+
     pub(crate) fn to_file(&self) -> ConsumerOffsetTable {
-        let groups = self.groups.read();
-        let offset_table = groups
-            .iter()
-            .flat_map(|(group, topics)| {
-                topics
-                    .iter()
-                    .map(move |(topic, queues)| (format!("{topic}@{group}"), queues.clone()))
-            })
-            .collect();
-        ConsumerOffsetTable { offset_table }
+        let mut file = ConsumerOffsetTable::default();
+        let mut light = BTreeMap::new();
+        for (group, topics) in self.groups.read().iter() {
+            let apart = self.light && is_light(group);
+            for (topic, queues) in topics {
+                let key = format!("{topic}@{group}");
+                if apart {
+                    light.extend(queues.get(&0).map(|&offset| (key, offset)));
+                } else {
+                    file.offset_table.insert(key, queues.clone());
+                }
+            }
+        }
+        file.lmq_offset_table = self.light.then_some(light);
+        file
     }
 
     /// The number of changes so far; two equal numbers mean an unchanged table.
@@ -61,6 +84,7 @@ impl OffsetTable {
 
     /// The stored offset, if there is one.
     pub(crate) fn get(&self, group: &str, topic: &str, queue: i32) -> Option<i64> {
+        let queue = self.place(group, queue);
         self.groups.read().get(group)?.get(topic)?.get(&queue).copied()
     }
 
@@ -78,6 +102,7 @@ impl OffsetTable {
         if offset < 0 {
             return;
         }
+        let queue = self.place(group, queue);
         let mut groups = self.groups.write();
         if let Some(slot) = groups
             .get_mut(group)
@@ -198,13 +223,32 @@ mod tests {
     fn survives_its_file_in_javas_shape() {
         let java = br#"{"offsetTable":{"TopicTest@G":{0:250,1:7},"%RETRY%G@G":{0:1},"odd":{0:1}}}"#;
         let file: ConsumerOffsetTable = ferromq_protocol::fastjson::from_slice(java).unwrap();
-        let table = OffsetTable::from_file(file);
+        let table = OffsetTable::from_file(file, false);
         assert_eq!(table.get("G", "TopicTest", 1), Some(7));
         let text = serde_json::to_string(&table.to_file()).unwrap();
         assert_eq!(
             text,
             r#"{"offsetTable":{"%RETRY%G@G":{"0":1},"TopicTest@G":{"0":250,"1":7}}}"#
         );
+    }
+
+    #[test]
+    fn light_groups_have_one_offset_a_topic_and_a_table_of_their_own() {
+        let java = br#"{"lmqOffsetTable":{"%LMQ%a@%LMQ%g":7},"offsetTable":{"%LMQ%a@G":{0:3},"T@G":{1:9}}}"#;
+        let table = OffsetTable::from_file(ferromq_protocol::fastjson::from_slice(java).unwrap(), true);
+        assert_eq!(table.get("%LMQ%g", "%LMQ%a", 5), Some(7));
+        assert_eq!(table.get("G", "%LMQ%a", 0), Some(3));
+        table.set("%LMQ%g", "%LMQ%a", 4, 8);
+        table.set("%LMQ%g", "T", 1, 2);
+        assert_eq!(
+            serde_json::to_string(&table.to_file()).unwrap(),
+            r#"{"lmqOffsetTable":{"%LMQ%a@%LMQ%g":8,"T@%LMQ%g":2},"offsetTable":{"%LMQ%a@G":{"0":3},"T@G":{"1":9}}}"#
+        );
+        // Without light queues such a name is one like any.
+        let plain = OffsetTable::from_file(table.to_file(), false);
+        plain.set("%LMQ%g", "T", 1, 2);
+        assert_eq!(plain.queues("%LMQ%g", "T"), BTreeMap::from([(0, 2), (1, 2)]));
+        assert!(plain.to_file().lmq_offset_table.is_none());
     }
 
     #[test]

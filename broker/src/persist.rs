@@ -28,6 +28,12 @@ impl TableFile {
         }
     }
 
+    /// Whether this one was written after the other, or the other is not there.
+    pub(crate) fn is_newer_than(&self, other: &Self) -> bool {
+        let written = |file: &Self| file.path.metadata().and_then(|m| m.modified()).ok();
+        written(self) > written(other)
+    }
+
     /// The table of the file or of its `.bak`; an empty one when neither exists.
     pub(crate) fn load<T: DeserializeOwned + Default>(&self) -> Result<T, TableError> {
         Ok(json_table::load_with(&self.path, fastjson::from_slice)?.unwrap_or_default())

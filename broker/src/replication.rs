@@ -272,6 +272,11 @@ impl Tables {
                 .lock()
                 .told(&group, &topic, queue_id, commit_offset);
         }
+        for (key, offset) in table.lmq_offset_table.into_iter().flatten() {
+            if let Some((topic, group)) = key.split_once('@') {
+                self.core.offsets.advance(group, topic, 0, offset);
+            }
+        }
         for (key, queues) in table.offset_table {
             let Some((topic, group)) = key.split_once('@') else {
                 continue;

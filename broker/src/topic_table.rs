@@ -3,6 +3,8 @@
 //! What holds: every change raises the data version, by which name servers tell that a registration
 //! carries news; a topic is handed out as an `Arc`, so a reader keeps a consistent row while another
 //! replaces it; two creators of one topic get the same row. Kept in `config/topics.json`.
+//!
+//! With light queues (`enableLmq`) every topic that begins with `%LMQ%` is there, with one queue, and none of them has a row.
 
 use std::sync::Arc;
 
@@ -40,10 +42,12 @@ pub(crate) struct Wish<'a> {
 #[derive(Debug)]
 pub(crate) struct TopicTable {
     rows: Versioned<TopicConfig>,
+    /// Whether light queues are topics without a row.
+    light: bool,
 }
 
 impl TopicTable {
-    pub(crate) fn from_file(file: TopicConfigTable, now: i64) -> Self {
+    pub(crate) fn from_file(file: TopicConfigTable, light: bool, now: i64) -> Self {
         let topics = file.topic_config_table.into_iter().map(|(name, mut config)| {
             // The key is the name; a row that says otherwise would be registered under a wrong one.
             config.topic_name.clone_from(&name);
@@ -51,6 +55,7 @@ impl TopicTable {
         });
         Self {
             rows: Versioned::new(topics.collect(), file.data_version, now),
+            light,
         }
     }
 
@@ -73,19 +78,29 @@ impl TopicTable {
     }
 
     pub(crate) fn get(&self, topic: &str) -> Option<Arc<TopicConfig>> {
+        if self.is_light(topic) {
+            return Some(Arc::new(row(topic, 1, PERM_RW, 0)));
+        }
         self.rows.get(topic)
     }
 
+    fn is_light(&self, topic: &str) -> bool {
+        self.light && names::is_light(topic)
+    }
+
     pub(crate) fn contains(&self, topic: &str) -> bool {
-        self.rows.contains(topic)
+        self.is_light(topic) || self.rows.contains(topic)
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<TopicConfig>> {
         self.rows.all()
     }
 
-    /// Makes or replaces a topic. Returns false when it was like that already.
+    /// Makes or replaces a topic. Returns false when it was like that already. Light queues are as they are.
     pub(crate) fn put(&self, config: TopicConfig, now: i64) -> bool {
+        if self.is_light(&config.topic_name) {
+            return false;
+        }
         let name = config.topic_name.clone();
         self.rows.put(&name, config, now)
     }
@@ -99,6 +114,9 @@ impl TopicTable {
         sys_flag: i32,
         now: i64,
     ) -> (Arc<TopicConfig>, bool) {
+        if let Some(found) = self.get(topic) {
+            return (found, false);
+        }
         self.rows
             .get_or_make(topic, || row(topic, queues, perm, sys_flag), now)
     }
@@ -130,7 +148,7 @@ impl TopicTable {
 
     /// Takes over a master's table as it is, version and all.
     pub(crate) fn replace(&self, table: TopicConfigTable) {
-        self.rows.replace(Self::from_file(table, 0).rows);
+        self.rows.replace(Self::from_file(table, self.light, 0).rows);
     }
 
     /// Returns whether it was there.
@@ -243,7 +261,7 @@ mod tests {
     use super::*;
 
     fn table() -> TopicTable {
-        let table = TopicTable::from_file(TopicConfigTable::default(), 1);
+        let table = TopicTable::from_file(TopicConfigTable::default(), false, 1);
         table.put(row("TBW102", 8, PERM_RWX, 0), 2);
         table
     }
@@ -304,13 +322,27 @@ mod tests {
     }
 
     #[test]
+    fn light_queues_are_there_without_a_row() {
+        let table = TopicTable::from_file(TopicConfigTable::default(), true, 1);
+        let light = table.get("%LMQ%a").unwrap();
+        assert_eq!(
+            (light.read_queue_nums, light.write_queue_nums, light.perm),
+            (1, 1, PERM_RW)
+        );
+        assert!(table.contains("%LMQ%b") && !table.contains("T"));
+        assert!(!table.put(row("%LMQ%a", 8, PERM_RW, 0), 2));
+        assert!(!table.get_or_create("%LMQ%a", 8, PERM_RW, 0, 2).1);
+        assert!(table.all().is_empty() && table.changes() == 0);
+    }
+
+    #[test]
     fn javas_file_loads() {
         let java =
             br#"{"dataVersion":{"counter":1,"timestamp":1645600000000},"topicConfigTable":{"TopicTest":{
             "order":false,"perm":6,"readQueueNums":8,"topicFilterType":"SINGLE_TAG","topicName":"TopicTest",
             "topicSysFlag":0,"writeQueueNums":8}}}"#;
         let file: TopicConfigTable = ferromq_protocol::fastjson::from_slice(java).unwrap();
-        let table = TopicTable::from_file(file, 5);
+        let table = TopicTable::from_file(file, false, 5);
         assert_eq!(table.get("TopicTest").unwrap().read_queue_nums, 8);
         assert_eq!(table.version().counter, 1);
         let again: serde_json::Value = serde_json::to_value(table.to_file()).unwrap();

@@ -12,6 +12,7 @@ use ferromq_protocol::body::{
 };
 use ferromq_protocol::code::response;
 use ferromq_protocol::header::{CreateTopic, DeleteSubscriptionGroup, TopicHeader};
+use ferromq_protocol::names;
 use ferromq_remoting::{Outcome, RequestContext};
 
 use super::send::check_topic_name;
@@ -206,7 +207,9 @@ pub(crate) fn clean_expired_queues(core: &Arc<Core>, request: &Command) -> Outco
 }
 
 pub(crate) fn clean_unused_topics(core: &Arc<Core>, request: &Command) -> Outcome {
-    let removed = core.store.delete_topics(&|topic| core.topics.contains(topic));
+    let removed = core
+        .store
+        .delete_topics(&|topic| core.topics.contains(topic) || names::is_light(topic));
     if !removed.is_empty() {
         tracing::info!(topics = ?removed, "queues of unknown topics removed");
     }

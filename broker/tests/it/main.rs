@@ -12,6 +12,7 @@ mod damage;
 mod figures;
 mod hostile;
 mod kill_loop;
+mod light;
 mod many;
 mod mutated;
 mod offsets;

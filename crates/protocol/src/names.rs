@@ -34,6 +34,11 @@ pub mod topics {
     pub const REPLY_SUFFIX: &str = "_REPLY_TOPIC";
 }
 
+/// Whether a topic or group is one of light queues.
+pub fn is_light(name: &str) -> bool {
+    name.starts_with(topics::LMQ_PREFIX)
+}
+
 /// Groups with a meaning of their own.
 pub mod groups {
     /// Of the administration tools.

@@ -7,6 +7,7 @@ mod acl;
 mod common;
 mod go;
 mod golden;
+mod light;
 mod mqadmin;
 mod registration;
 mod replication;

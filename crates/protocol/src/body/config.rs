@@ -69,8 +69,11 @@ bodies! {
         subscription_group_table: BTreeMap<String, SubscriptionGroupConfig> => "subscriptionGroupTable",
     }
 
-    /// Answer to 43 and the file consumerOffset.json.
+    /// Answer to 43 and the files consumerOffset.json and, with light queues, lmqConsumerOffset.json.
     pub struct ConsumerOffsetTable {
+        /// Offset by `topic@group` of groups of light queues, which have one queue a topic. Absent where there are none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        lmq_offset_table: Option<BTreeMap<String, i64>> => "lmqOffsetTable",
         /// Offset by queue, by `topic@group`.
         offset_table: BTreeMap<String, BTreeMap<i32, i64>> => "offsetTable",
     }

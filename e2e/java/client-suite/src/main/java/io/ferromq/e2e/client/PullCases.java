@@ -9,6 +9,7 @@ import static io.ferromq.e2e.harness.Check.that;
 import io.ferromq.e2e.harness.Check;
 import io.ferromq.e2e.harness.Suite;
 import io.ferromq.e2e.harness.Suite.Group;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -22,7 +23,9 @@ import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -36,7 +39,70 @@ final class PullCases {
         suite.add("pull-edges", Group.CORE, () -> edges(c));
         suite.add("pull-block", Group.CORE, () -> block(c));
         suite.add("lite-pull-subscribe", Group.CORE, () -> liteSubscribe(c));
+        suite.add("light-queues", Group.NAMED, () -> light(c));
         suite.add("lite-pull-assign", Group.CORE, () -> liteAssign(c));
+    }
+
+    /**
+     * Light queues ({@code enableLmq}, {@code enableMultiDispatch}): each run goes on where the last one ended, on
+     * whichever broker has the store now.
+     */
+    private static String light(Cluster c) throws Exception {
+        String parent = "light_parent";
+        c.producer().createTopic(Cluster.TEMPLATE, parent, 1);
+        c.awaitRoute(parent, c.masters());
+        String broker = c.masters().iterator().next();
+        MessageQueue a = new MessageQueue("%LMQ%light_a", broker, 0);
+        MessageQueue b = new MessageQueue("%LMQ%light_b", broker, 0);
+        DefaultMQPullConsumer consumer = c.pull("%LMQ%light_g");
+        consumer.start();
+        // Light queues have no route; this one's tells where the broker is.
+        consumer.maxOffset(new MessageQueue(parent, broker, 0));
+        long before = consumer.maxOffset(a);
+        long other = consumer.maxOffset(b);
+        equal(before, consumer.fetchConsumeOffset(a, true), "the group's offset at the start");
+        for (int i = 0; i < 6; i++) {
+            Message m = new Message(parent, "T", bytes("l-" + i));
+            MessageAccessor.putProperty(m, "INNER_MULTI_DISPATCH", i % 2 == 0 ? "%LMQ%light_a,%LMQ%light_b" : "%LMQ%light_a");
+            c.send(m);
+        }
+        Check.until("all is dispatched", () -> consumer.maxOffset(a) == before + 6 && consumer.maxOffset(b) == other + 3);
+        equal(List.of("l-0", "l-1", "l-2", "l-3", "l-4", "l-5"), drain(consumer, a, before), "the first light queue");
+        equal(List.of("l-0", "l-2", "l-4"), drain(consumer, b, other), "the second light queue");
+        CompletableFuture<PullResult> held = CompletableFuture.supplyAsync(() -> {
+            try {
+                return consumer.pullBlockIfNotFound(b, "*", other + 3, 1);
+            } catch (Exception e) {
+                throw new IllegalStateException(e);
+            }
+        });
+        Message woken = new Message(parent, "T", bytes("woken"));
+        MessageAccessor.putProperty(woken, "INNER_MULTI_DISPATCH", "%LMQ%light_b");
+        c.send(woken);
+        equal("woken", text(held.get(60, TimeUnit.SECONDS).getMsgFoundList().get(0)), "what woke the held pull");
+        consumer.getDefaultMQPullConsumerImpl().getOffsetStore().updateConsumeOffsetToBroker(a, before + 6, false);
+        equal(before + 6, consumer.fetchConsumeOffset(a, true), "the group's offset at the end");
+        try {
+            c.api().getTopicRouteInfoFromNameServer(a.getTopic(), 3000);
+            throw new AssertionError("a light queue is not registered");
+        } catch (MQClientException e) {
+            equal(17, e.getResponseCode(), "code of the route of a light queue");
+        }
+        consumer.shutdown();
+        return "from " + before;
+    }
+
+    private static List<String> drain(DefaultMQPullConsumer consumer, MessageQueue q, long from) throws Exception {
+        List<String> got = new ArrayList<>();
+        for (long at = from; ; ) {
+            PullResult r = consumer.pull(q, "*", at, 4);
+            if (r.getPullStatus() == PullStatus.NO_NEW_MSG) {
+                return got;
+            }
+            equal(PullStatus.FOUND, r.getPullStatus(), "pull status");
+            r.getMsgFoundList().forEach(m -> got.add(text(m)));
+            at = r.getNextBeginOffset();
+        }
     }
 
     private static String pull(Cluster c) throws Exception {

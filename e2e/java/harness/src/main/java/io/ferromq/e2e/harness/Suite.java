@@ -28,7 +28,9 @@ public final class Suite {
         /** Runs always, after the others and alone, since it disturbs the whole cluster. */
         ALONE,
         /** Runs with {@code --cases all} or by name: needs a feature that a broker may have switched off. */
-        EXTRA
+        EXTRA,
+        /** Runs by name only: needs settings that other cases are not to run with. */
+        NAMED
     }
 
     private record Case(String name, Group group, Callable<String> body) {
@@ -100,8 +102,8 @@ public final class Suite {
             }
         }
         return cases.values().stream()
-                .filter(c -> words.contains(c.name) || words.contains("all")
-                        || (c.group != Group.EXTRA && (words.contains("core") || !byName)))
+                .filter(c -> words.contains(c.name) || (c.group != Group.NAMED && words.contains("all"))
+                        || (c.group != Group.EXTRA && c.group != Group.NAMED && (words.contains("core") || !byName)))
                 .filter(c -> !words.contains("-" + c.name))
                 .toList();
     }
