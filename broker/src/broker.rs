@@ -40,7 +40,7 @@ use crate::persist::TableFile;
 use crate::register::Registrar;
 use crate::stats::SAMPLE_EVERY_MS;
 use crate::topic_table::TopicTable;
-use crate::{expiring, notice, processor, replication, transaction};
+use crate::{expiring, notice, processor, replication, slow_readers, transaction};
 
 /// A client that sent no heartbeat for this long is dropped.
 const CLIENT_LIFE_MS: i64 = 120_000;
@@ -376,6 +376,9 @@ async fn serve(
     tasks
         .house
         .spawn(notice::run(core.clone(), tasks.house_stop.clone()));
+    tasks
+        .house
+        .spawn(slow_readers::run(core.clone(), tasks.house_stop.clone()));
     match slave {
         Some(slave) => replication::follow(&core, slave, client.clone(), &tasks.ha, &tasks.ha_stop),
         // The master asks about transactions.

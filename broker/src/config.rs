@@ -107,6 +107,14 @@ settings! {
         wait_time_mills_in_transaction_queue: u64 = 3_000, "waitTimeMillsInTransactionQueue", range: 1..=3_600_000, unit: "ms", live: true;
         /// The most sends of all clients that wait for the disk or a replica at a time; more are answered SYSTEM_BUSY.
         send_thread_pool_queue_capacity: usize = 10_000, "sendThreadPoolQueueCapacity", range: 1..=10_000_000, live: true;
+        /// The part of these that one topic may have while no other waits; hot topics share it evenly, the rest is for quiet ones.
+        hot_topic_send_percent: u32 = 80, "hotTopicSendPercent", range: 1..=100, unit: "percent", live: true;
+        /// Whether a group that reads too far behind the log's end is no longer given messages (its consumeEnable is turned off).
+        disable_consume_if_consumer_read_slowly: bool = false, "disableConsumeIfConsumerReadSlowly", live: true;
+        /// How far behind is too far.
+        consumer_fallbehind_threshold: u64 = 17_179_869_184, "consumerFallbehindThreshold", range: 0..=9_223_372_036_854_775_807, unit: "bytes", live: true;
+        /// How often that is looked at.
+        consumer_fallbehind_check_interval: u64 = 180_000, "consumerFallbehindCheckInterval", range: 50..=86_400_000, unit: "ms";
         /// Whether statistics are kept for each queue too.
         enable_detail_stat: bool = true, "enableDetailStat", live: true;
         /// The most rows of one family on the metrics page; all others share one named `other`.
@@ -268,8 +276,6 @@ settings! {
         "highSpeedMode" = "false", "commercialEnable" = "true", "commercialTimerCount" = "1",
         "commercialTransCount" = "1", "commercialBigCount" = "1", "commercialBaseCount" = "1",
         "transferMsgByHeap" = "true", "maxDelayTime" = "40",
-        "disableConsumeIfConsumerReadSlowly" = "false", "consumerFallbehindThreshold" = "17179869184",
-
         "enableCalcFilterBitMap" = "false", "expectConsumerNumUseFilter" = "32",
         "maxErrorRateOfBloomFilter" = "20", "filterDataCleanTimeSpan" = "86400000", "filterSupportRetry" = "false",
         "autoDeleteUnusedStats" = "false",

@@ -31,6 +31,7 @@ use crate::processor::Refusal;
 use crate::rebalance_lock::RebalanceLocks;
 use crate::register::Registrar;
 use crate::replication::OwnCommits;
+use crate::slow_readers::SlowReaders;
 use crate::stats::Stats;
 use crate::topic_table::{SystemTopics, TopicTable};
 use crate::transaction::ledger::Ledger;
@@ -78,6 +79,8 @@ pub(crate) struct Core {
     pub(crate) transactions: Mutex<Ledger>,
     pub(crate) held: Arc<LongPoll>,
     pub(crate) notices: Notices,
+    /// How far behind groups read.
+    pub(crate) slow_readers: SlowReaders,
     pub(crate) gate: Arc<WriteGate>,
     pub(crate) stats: Stats,
     pub(crate) items: ItemStats,
@@ -163,6 +166,7 @@ impl Core {
             transactions: Mutex::default(),
             held: parts.held,
             notices: Notices::default(),
+            slow_readers: SlowReaders::default(),
             gate: parts.gate,
             stats: Stats::default(),
             items: ItemStats::new(light),

@@ -31,6 +31,7 @@ mod runtime_info;
 mod selector;
 #[cfg(test)]
 mod settings_doc;
+mod slow_readers;
 mod stats;
 mod topic_table;
 mod transaction;

@@ -1,9 +1,12 @@
 //! When the broker refuses work before doing it: writes stopped by an operator, a store that cannot keep
 //! up or cannot write. Refusing early, with a reason, is kinder than a time-out.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::config::BrokerSettings;
 
@@ -54,19 +57,34 @@ impl WriteGate {
     }
 }
 
-/// Things of one kind that are going on, each with a place that it gives back when it ends, however it ends.
+/// Sends that wait for the disk or a replica, by topic. Each has a place that it gives back when it ends, however it ends.
+///
+/// What holds: a topic gets another place only while those it has are fewer than a multiple of those still free. So one topic
+/// alone stops at a share of the places, several hot ones at equal shares, and whatever they do, some stay free for a
+/// topic that sends little.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     taken: AtomicUsize,
+    topics: Mutex<HashMap<String, usize>>,
 }
 
 /// One place.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<Places>);
+pub(crate) struct Place {
+    places: Arc<Places>,
+    topic: String,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        self.places.taken.fetch_sub(1, Ordering::Relaxed);
+        let mut topics = self.places.topics.lock();
+        if let Some(taken) = topics.get_mut(&self.topic) {
+            *taken -= 1;
+            if *taken == 0 {
+                topics.remove(&self.topic);
+            }
+        }
     }
 }
 
@@ -76,9 +94,32 @@ impl Places {
         self.taken.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn take(self: &Arc<Self>) -> Place {
+    /// Places that the topic has taken, when those are too many for it to get another one of `most`. `percent` is the share that
+    /// one topic alone may have.
+    pub(crate) fn too_many(&self, topic: &str, most: usize, percent: u32) -> Option<usize> {
+        let free = most.saturating_sub(self.now());
+        let (percent, rest) = (percent.min(100) as usize, 100 - percent.min(100) as usize);
+        let fits = |taken: usize| taken.saturating_mul(rest) < percent.saturating_mul(free);
+        // Most of the time even a topic that had them all would fit, and nothing has to be looked up.
+        if fits(self.now()) {
+            return None;
+        }
+        let own = self.topics.lock().get(topic).copied().unwrap_or(0);
+        (!fits(own)).then_some(own)
+    }
+
+    pub(crate) fn take(self: &Arc<Self>, topic: &str) -> Place {
         self.taken.fetch_add(1, Ordering::Relaxed);
-        Place(self.clone())
+        let mut topics = self.topics.lock();
+        if let Some(taken) = topics.get_mut(topic) {
+            *taken += 1;
+        } else {
+            topics.insert(topic.to_owned(), 1);
+        }
+        Place {
+            places: self.clone(),
+            topic: topic.to_owned(),
+        }
     }
 }
 
@@ -172,9 +213,49 @@ mod tests {
     #[test]
     fn places_are_given_back() {
         let places = Arc::new(Places::default());
-        let (one, two) = (places.take(), places.take());
+        let (one, two) = (places.take("a"), places.take("a"));
         assert_eq!(places.now(), 2);
         drop((one, two));
         assert_eq!(places.now(), 0);
+        assert!(places.topics.lock().is_empty());
+    }
+
+    /// Fills places with sends of these topics in turn until none of them gets another.
+    fn filled(places: &Arc<Places>, hot: &[&str], most: usize, percent: u32) -> Vec<(Place, String)> {
+        let mut held = Vec::new();
+        loop {
+            let before = held.len();
+            for topic in hot {
+                if places.too_many(topic, most, percent).is_none() {
+                    held.push((places.take(topic), (*topic).to_owned()));
+                }
+            }
+            if held.len() == before {
+                return held;
+            }
+        }
+    }
+
+    #[test]
+    fn hot_topics_leave_places_for_others() {
+        for (hot, percent) in [(&["a"][..], 80), (&["a", "b"], 80), (&["a", "b", "c", "d"], 50)] {
+            let places = Arc::new(Places::default());
+            let held = filled(&places, hot, 1_000, percent);
+            let alpha = f64::from(percent) / f64::from(100 - percent);
+            let each = 1_000.0 * alpha / (1.0 + alpha * hot.len() as f64);
+            for topic in hot {
+                let own = held.iter().filter(|(_, t)| t == topic).count() as f64;
+                assert!(
+                    (own - each).abs() <= 4.0,
+                    "{topic} has {own} of {each} with {hot:?}"
+                );
+            }
+            assert!(places.too_many("quiet", 1_000, percent).is_none());
+        }
+        // With 100 the first come have them all.
+        let places = Arc::new(Places::default());
+        let held = filled(&places, &["a"], 50, 100);
+        assert_eq!(held.len(), 50);
+        assert_eq!(places.too_many("quiet", 50, 100), Some(0));
     }
 }

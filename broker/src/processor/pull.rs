@@ -258,11 +258,18 @@ fn interpret(
         response::SUCCESS => {
             core.stats.pulled(got.count as u64, got.bytes as u64);
             let detail = settings.enable_detail_stat;
+            let guarded = settings.disable_consume_if_consumer_read_slowly;
             let newest = got
                 .chunks
                 .last()
-                .filter(|_| detail)
-                .and_then(|chunk| last_time(chunk));
+                .filter(|_| detail || guarded)
+                .and_then(|chunk| last_record(chunk));
+            if let Some((_, at)) = newest.filter(|_| guarded) {
+                let behind = core.store.figures().log_max.saturating_sub(at);
+                let behind = u64::try_from(behind).unwrap_or(0);
+                let group = &plan.group.group_name;
+                core.slow_readers.read(group, &plan.topic, plan.queue_id, behind);
+            }
             core.items.got(
                 Got {
                     topic: &plan.topic,
@@ -271,7 +278,7 @@ fn interpret(
                     messages: got.count as u64,
                     bytes: got.bytes as u64,
                     cold,
-                    latency: newest.map(|at| now_ms().saturating_sub(at).max(0) as u64),
+                    latency: newest.map(|(at, _)| now_ms().saturating_sub(at).max(0) as u64),
                 },
                 detail,
             );
@@ -295,8 +302,8 @@ fn interpret(
     }
 }
 
-/// When the last record of a chunk was stored.
-fn last_time(chunk: &[u8]) -> Option<i64> {
+/// When and where in the log the last record of a chunk was stored.
+fn last_record(chunk: &[u8]) -> Option<(i64, i64)> {
     let mut last = chunk;
     loop {
         let size = u32::from_be_bytes(last.first_chunk::<4>().copied()?) as usize;
@@ -306,7 +313,7 @@ fn last_time(chunk: &[u8]) -> Option<i64> {
         }
     }
     match record::parse(last, Check::None) {
-        Ok(Entry::Record(found)) => Some(found.store_timestamp),
+        Ok(Entry::Record(found)) => Some((found.store_timestamp, found.physical_offset)),
         _ => None,
     }
 }
@@ -367,7 +374,10 @@ fn check(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<Pla
     if !group.consume_enable {
         return Err(Refusal::new(
             response::NO_PERMISSION,
-            format!("subscription group no permission, {}", header.consumer_group),
+            format!(
+                "subscription group no permission, {}: its consumeEnable is off",
+                header.consumer_group
+            ),
         ));
     }
     let Some(topic) = core.topics.get(header.topic) else {

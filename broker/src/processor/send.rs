@@ -114,19 +114,26 @@ fn check_serving(core: &Core, settings: &BrokerSettings) -> Result<(), Refusal> 
             "broker unable to service, until {start} (milliseconds since 1970, startAcceptSendRequestTimeStamp)"
         )));
     }
-    check_open(core)?;
-    // They hold memory until the disk or a replica answers.
-    let (waiting, most) = (core.sends_waiting.now(), settings.send_thread_pool_queue_capacity);
-    if waiting >= most {
-        return Err(Refusal::new(
-            response::SYSTEM_BUSY,
-            format!(
-                "[OVERLOAD]system busy, start flow control for a while: {waiting} sends wait for the disk or a replica \
-                 (sendThreadPoolQueueCapacity)"
-            ),
-        ));
-    }
-    Ok(())
+    check_open(core)
+}
+
+/// Whether another send to the topic may wait for the disk or a replica: they hold memory until these answer.
+fn check_place(core: &Core, settings: &BrokerSettings, topic: &str) -> Result<(), Refusal> {
+    let (most, share) = (
+        settings.send_thread_pool_queue_capacity,
+        settings.hot_topic_send_percent,
+    );
+    let Some(own) = core.sends_waiting.too_many(topic, most, share) else {
+        return Ok(());
+    };
+    let waiting = core.sends_waiting.now();
+    Err(Refusal::new(
+        response::SYSTEM_BUSY,
+        format!(
+            "[OVERLOAD]system busy, start flow control for a while: {waiting} sends wait for the disk or a replica, \
+             {own} of them to topic {topic} (sendThreadPoolQueueCapacity={most}, hotTopicSendPercent={share})"
+        ),
+    ))
 }
 
 /// The topic, if it may be written; None if it has to be made first.
@@ -177,10 +184,24 @@ pub(super) fn no_group(group: &str) -> Refusal {
     )
 }
 
+fn check_transactional(core: &Core, settings: &BrokerSettings) -> Result<(), Refusal> {
+    if settings.reject_transaction_message {
+        return Err(Refusal::new(
+            response::NO_PERMISSION,
+            format!(
+                "the broker[{}] sending transaction message is forbidden",
+                core.identity.advertised
+            ),
+        ));
+    }
+    Ok(())
+}
+
 fn accept(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<Step, Refusal> {
     let settings = core.settings();
     let header: SendMessage<'_> = request.header()?;
     check_serving(core, &settings)?;
+    check_place(core, &settings, header.topic)?;
     let Some(topic) = writable_topic(core, &settings, header.topic)? else {
         return Ok(Step::Blocking);
     };
@@ -201,15 +222,7 @@ fn accept(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<St
     let mut stored = stored_properties(header.properties, &core.identity.cluster);
     let half = !header.batch && stored.transactional && !(header.reconsume_times > 0 && stored.delay > 0);
     if half {
-        if settings.reject_transaction_message {
-            return Err(Refusal::new(
-                response::NO_PERMISSION,
-                format!(
-                    "the broker[{}] sending transaction message is forbidden",
-                    core.identity.advertised
-                ),
-            ));
-        }
+        check_transactional(core, &settings)?;
         if !core.topics.contains(names::topics::TRANS_HALF) {
             return Ok(Step::Blocking);
         }
@@ -276,13 +289,21 @@ fn accept(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<St
         hook.stored(&sending, put.queue_offset, put.physical_offset);
     }
     let unique = properties::get(header.properties, prop::UNIQ_KEY);
-    Ok(Step::Done(acknowledge(core, request, queue_id, put, unique)))
+    Ok(Step::Done(acknowledge(
+        core,
+        request,
+        header.topic,
+        queue_id,
+        put,
+        unique,
+    )))
 }
 
 /// The answer to a stored message: now, or when it is as safe as was asked.
 fn acknowledge(
     core: &Arc<Core>,
     request: &Command,
+    topic: &str,
     queue_id: i32,
     put: Put,
     unique: Option<&str>,
@@ -312,7 +333,7 @@ fn acknowledge(
     if put.ack.ready().is_some() {
         return when_safe(head, put.ack);
     }
-    let (ack, place) = (put.ack, core.sends_waiting.take());
+    let (ack, place) = (put.ack, core.sends_waiting.take(topic));
     Outcome::Later(Box::pin(async move {
         let answer = with_status(head, ack.await).into();
         drop(place);
