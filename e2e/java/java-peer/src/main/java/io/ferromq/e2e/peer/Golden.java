@@ -14,7 +14,7 @@ import java.util.Map;
  * implementations can be tested without a JVM.
  *
  * <p>{@code --out DIR}: {@code frames.jsonl}, {@code bodies.jsonl}, {@code records.jsonl}, {@code texts.jsonl},
- * {@code allocations.txt}, and {@code index.json}, which describes the members. The output does not depend on time or place.
+ * {@code filters.jsonl}, {@code allocations.txt}, and {@code index.json}, which describes the members. The output does not depend on time or place.
  */
 public final class Golden {
     private Golden() {
@@ -39,6 +39,7 @@ public final class Golden {
         write(out, "answers.jsonl", GoldenAnswers::write);
         write(out, "records.jsonl", GoldenRecords::records);
         write(out, "texts.jsonl", GoldenRecords::texts);
+        write(out, "filters.jsonl", GoldenFilters::write);
         GoldenAllocations.write(out);
         Map<String, Object> index = Json.object(
                 "writtenBy", "Apache RocketMQ 4.9.7",
@@ -48,6 +49,7 @@ public final class Golden {
                         "answers.jsonl", "further bodies; text: the same as text",
                         "records.jsonl", "stored messages and batch bodies",
                         "texts.jsonl", "properties, ids, hashes and checksums",
+                        "filters.jsonl", "shapes of bloom filters with the positions of some keys and the map that has them all; the file consumerFilter.json",
                         "allocations.txt", "how groups share queues: a line = with topic, brokers and members, then a line for each strategy with the numbers of each member's queues"),
                 "members", Json.object("name", "what it is, unique in its file", "hex", "the bytes", "others", "field values"));
         Files.writeString(out.resolve("index.json"), Json.text(index) + "\n");
