@@ -1,5 +1,9 @@
 //! Shapes, positions and maps that Java's own classes wrote into `e2e/java/golden/filters.jsonl`.
 
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+use std::fmt::Write as _;
+
 use ferromq_filter::bloom::{BloomFilter, has_all, set};
 use serde_json::Value;
 
@@ -8,7 +12,10 @@ fn number(line: &Value, name: &str) -> u32 {
 }
 
 fn hex(map: &[u8]) -> String {
-    map.iter().map(|byte| format!("{byte:02x}")).collect()
+    map.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
 }
 
 #[test]
