@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::acl::{Acl, Signer};
 use crate::clock::{now_ms, steady_ms};
-use crate::config::{BrokerSettings, SharedSettings, host_port};
+use crate::config::{BrokerSettings, SharedSettings};
 use crate::core::{Core, Files, Identity, Parts, system_topics};
 use crate::extend::{Extensions, SendHook};
 use crate::group_table::GroupTable;
@@ -36,6 +36,7 @@ use crate::http::{Labels, Pages};
 use crate::long_poll::LongPoll;
 use crate::offset_table::OffsetTable;
 use crate::overload::WriteGate;
+use crate::own_address::host_port;
 use crate::persist::TableFile;
 use crate::register::Registrar;
 use crate::stats::SAMPLE_EVERY_MS;

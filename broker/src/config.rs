@@ -5,7 +5,7 @@
 //! is accepted without effect; one that asks for something that this broker does not do is refused, since
 //! starting without it would break a promise.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use ferromq_store::{BrokerRole, DelayLevels, FlushMode, StoreConfig};
 use parking_lot::RwLock;
 
 use crate::acl::Places;
+use crate::own_address;
 
 settings! {
     /// Everything that can be set.
@@ -399,7 +400,7 @@ impl BrokerSettings {
             bail!("brokerClusterName is empty; give the cluster a name or remove the key");
         }
         if self.broker_ip1.trim().is_empty() {
-            self.broker_ip1 = own_address().to_string();
+            self.broker_ip1 = own_address::own_address().to_string();
         }
         if self.broker_ip2.trim().is_empty() {
             self.broker_ip2.clone_from(&self.broker_ip1);
@@ -426,17 +427,22 @@ impl BrokerSettings {
         Ok(())
     }
 
-    /// The address to listen on, without the port.
+    /// The address to listen on, without the port. All addresses, of IPv6 too, where it is 0.0.0.0 and brokerIP1 is one of IPv6.
     ///
     /// # Errors
     /// It is no IP address.
     pub fn bind(&self) -> anyhow::Result<IpAddr> {
-        self.bind_address.trim().parse().with_context(|| {
+        let bind: IpAddr = self.bind_address.trim().parse().with_context(|| {
             format!(
                 "bindAddress={} is not possible: it must be an IP address of this machine, or 0.0.0.0",
                 self.bind_address
             )
-        })
+        })?;
+        // All of IPv4 would leave out the very address that others are told.
+        if bind == IpAddr::V4(Ipv4Addr::UNSPECIFIED) && own_address::is_v6(&self.broker_ip1) {
+            return Ok(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+        }
+        Ok(bind)
     }
 
     /// The name servers.
@@ -586,53 +592,6 @@ fn host_name() -> String {
     }
 }
 
-/// The address that others most likely reach this machine by: the one that packets to the outside would
-/// carry, else any that is not a loopback address, else 127.0.0.1.
-fn own_address() -> IpAddr {
-    routed_address()
-        .or_else(|| {
-            local_addresses(&std::fs::read_to_string("/proc/net/fib_trie").unwrap_or_default())
-                .first()
-                .copied()
-        })
-        .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4)
-}
-
-fn routed_address() -> Option<Ipv4Addr> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    // Connecting a datagram socket sends nothing; it only picks the route. 192.0.2.1 is reserved for examples.
-    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
-    match socket.local_addr().ok()?.ip() {
-        IpAddr::V4(ip) if !ip.is_loopback() && !ip.is_unspecified() => Some(ip),
-        _ => None,
-    }
-}
-
-/// The machine's own addresses in the kernel's table of routes: a leaf line `|-- a.b.c.d` before a line that says LOCAL.
-fn local_addresses(table: &str) -> Vec<Ipv4Addr> {
-    let mut found = Vec::new();
-    let mut last = None;
-    for line in table.lines() {
-        if let Some((_, text)) = line.split_once("|-- ") {
-            last = text.trim().parse::<Ipv4Addr>().ok();
-        } else if line.contains("host LOCAL")
-            && let Some(ip) = last.take().filter(|ip| !ip.is_loopback() && !found.contains(ip))
-        {
-            found.push(ip);
-        }
-    }
-    found
-}
-
-/// `host:port`, an IPv6 address in brackets.
-pub(crate) fn host_port(host: &str, port: u16) -> String {
-    let bare = host.trim().trim_start_matches('[').trim_end_matches(']');
-    match bare.parse::<IpAddr>() {
-        Ok(ip) => SocketAddr::new(ip, port).to_string(),
-        Err(_) => format!("{bare}:{port}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -700,20 +659,5 @@ mod tests {
     #[test]
     fn a_masters_id_is_zero() {
         assert_eq!(load("brokerId=3").unwrap().0.broker_id, 0);
-    }
-
-    #[test]
-    fn addresses_are_written_as_peers_read_them() {
-        assert_eq!(host_port("10.0.0.1", 1), "10.0.0.1:1");
-        assert_eq!(host_port("fd00::1", 1), "[fd00::1]:1");
-        assert_eq!(host_port("[fd00::1]", 1), "[fd00::1]:1");
-        assert_eq!(host_port("broker.example", 1), "broker.example:1");
-    }
-
-    #[test]
-    fn the_kernels_table_names_own_addresses() {
-        let table = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.0.0.7\n        /32 host LOCAL\n     |-- 127.0.0.1\n        \
-                     /32 host LOCAL\n     |-- 10.0.0.0\n        /24 link UNICAST\nLocal:\n     |-- 10.0.0.7\n        /32 host LOCAL\n";
-        assert_eq!(local_addresses(table), [Ipv4Addr::new(10, 0, 0, 7)]);
     }
 }

@@ -22,6 +22,7 @@ mod metrics;
 mod notice;
 mod offset_table;
 mod overload;
+mod own_address;
 mod persist;
 mod processor;
 mod rebalance_lock;

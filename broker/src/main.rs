@@ -145,7 +145,7 @@ async fn start_name_server(
     tls: TlsSettings,
 ) -> anyhow::Result<ferromq_namesrv::Running> {
     let mut own = NamesrvSettings {
-        bind_address: settings.bind_address.clone(),
+        bind_address: settings.bind()?.to_string(),
         connection_buffer_bytes: settings.connection_buffer_bytes,
         ..NamesrvSettings::default()
     };

@@ -28,8 +28,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{BrokerSettings, host_port};
+use crate::config::BrokerSettings;
 use crate::core::Core;
+use crate::own_address::host_port;
 
 /// How long the master has for each answer.
 const ANSWER: Duration = Duration::from_secs(3);

@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod acl;
+mod addresses;
 mod admin;
 mod bad_input;
 mod busy;
 mod cases;
 mod clients;
+mod crowds;
 mod damage;
 mod figures;
 mod hostile;

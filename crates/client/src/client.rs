@@ -261,7 +261,17 @@ impl Client {
             link: self.inner.link.clone(),
             routes: self.inner.routes.clone(),
         };
-        heart.beat(heartbeat).await;
+        let patience = self.inner.link.call_timeout();
+        if tokio::time::timeout(patience, heart.beat(heartbeat))
+            .await
+            .is_err()
+        {
+            tracing::debug!(
+                client = self.inner.id,
+                ?patience,
+                "not all brokers answered a heartbeat in time"
+            );
+        }
     }
 
     pub(crate) fn join_producers(&self, group: &str) {
@@ -365,11 +375,12 @@ impl Heart {
             return;
         }
         let brokers = self.routes.brokers(data.consumer_data_set.is_empty());
+        let patience = SLOW_BEAT.max(self.link.call_timeout());
         let request = Command::request(request::HEART_BEAT).with_body(fastjson::to_vec(&data));
         let beats = brokers.into_iter().map(|broker| {
             let request = request.clone();
             async move {
-                if let Err(error) = self.link.ask(&broker, request).await {
+                if let Err(error) = self.link.ask_within(&broker, request, patience).await {
                     tracing::debug!(broker, client = self.id, %error, "a heartbeat was not accepted");
                 }
             }
@@ -377,6 +388,10 @@ impl Heart {
         join_all(beats).await;
     }
 }
+
+/// How long a heartbeat may take. A broker that answers late is busy, not gone: to close its link for that would make every
+/// member of its groups share the queues anew, which makes it busier still.
+const SLOW_BEAT: Duration = Duration::from_secs(10);
 
 /// The first heartbeat and route refresh come this soon, so that a new group is known at once.
 const FIRST: Duration = Duration::from_secs(1);

@@ -184,13 +184,15 @@ pub(crate) fn local_address(name_servers: &str) -> IpAddr {
         socket.connect(literal).ok()?;
         socket.local_addr().ok().map(|a| a.ip())
     };
-    let outward = || {
-        let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-        socket.connect("192.0.2.1:9").ok()?;
+    // Addresses that are reserved for examples: only the route counts.
+    let outward = |any: &str, example: &str| {
+        let socket = UdpSocket::bind(any).ok()?;
+        socket.connect(example).ok()?;
         socket.local_addr().ok().map(|a| a.ip())
     };
     probe()
-        .or_else(outward)
+        .or_else(|| outward("0.0.0.0:0", "192.0.2.1:9"))
+        .or_else(|| outward("[::]:0", "[2001:db8::1]:9"))
         .filter(|ip| !ip.is_unspecified())
         .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }

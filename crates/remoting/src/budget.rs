@@ -1,7 +1,7 @@
 //! Memory of all connections together.
 //!
-//! Each connection counts what it holds: its read buffer, the bodies of requests in flight, and what waits to be
-//! written. The first [`RESERVE`] bytes of each are its own; what it holds above them comes out of the budget that
+//! Each connection counts what it holds: its read buffer, the bodies of requests in flight, what waits to be written, and
+//! what its TLS session holds (`tls::transport`). The first [`RESERVE`] bytes of each are its own; what it holds above them comes out of the budget that
 //! the connections share. What holds:
 //!
 //! * With the budget used up, a connection that holds more than its reserve handles no frame and reads nothing, and

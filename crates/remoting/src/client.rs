@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
-use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,7 +26,7 @@ use crate::error::CallError;
 use crate::hook::{RpcHook, without_body};
 use crate::server::{ConnEvents, Life, NoEvents, connect_any, serve};
 use crate::stats::{self, Stats};
-use crate::tls::ClientTls;
+use crate::tls::{ClientStream, ClientTls};
 
 /// How a client connects.
 #[derive(Clone)]
@@ -70,7 +69,7 @@ impl Default for ClientConfig {
 /// A connection just made.
 enum Stream {
     Plain(TcpStream),
-    Encrypted(Box<TlsStream<TcpStream>>),
+    Encrypted(Box<ClientStream>),
 }
 
 type Attempt = watch::Receiver<Option<Result<Conn, CallError>>>;

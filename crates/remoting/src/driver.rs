@@ -24,7 +24,6 @@ use ferromq_protocol::ext::Ext;
 use ferromq_protocol::frame;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 use tokio_util::io::poll_read_buf;
 
@@ -33,6 +32,7 @@ use crate::conn::Conn;
 use crate::dispatch::{Dispatch, Dispatched, Reply, RequestContext, Wait, panic_reply};
 use crate::out_buf::OutBuf;
 use crate::stats;
+use crate::tls::transport::Transport;
 
 /// Smallest and largest read; the size adapts to what comes.
 const READ_MIN: usize = 2 * 1024;
@@ -171,7 +171,7 @@ pub(crate) struct Driver<S> {
     partial_since: Option<Instant>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
+impl<S: Transport> Driver<S> {
     pub(crate) fn new(stream: S, conn: Conn, dispatch: Arc<Dispatch>) -> Self {
         let now = Instant::now();
         let tick = Box::pin(tokio::time::sleep(tick_of(&conn)));
@@ -198,9 +198,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
 
     /// Whether no more is to be handled or read now.
     fn saturated(&mut self) -> bool {
-        self.share
-            .set(self.inbuf.capacity() + self.out.len() + self.in_flight_bytes);
+        self.tell_share();
+        if self.share.is_pressed() && self.inbuf.is_empty() && self.inbuf.capacity() > 0 {
+            // Room for what may come is nothing to be closed for.
+            self.inbuf = BytesMut::new();
+            self.read_size = READ_MIN;
+            self.tell_share();
+        }
         self.at_own_limit() || self.share.is_held_back()
+    }
+
+    fn tell_share(&mut self) {
+        let buffers = self.inbuf.capacity() + self.out.len() + self.in_flight_bytes;
+        self.share.set(buffers + self.stream.held());
     }
 
     fn at_own_limit(&self) -> bool {
@@ -391,13 +401,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
+impl<S: Transport> Driver<S> {
     /// The rules about time, looked at every tick.
     fn check_times(&mut self, cx: &mut Context<'_>) -> Result<(), Ended> {
         while self.tick.as_mut().poll(cx).is_ready() {
             let now = Instant::now();
-            self.check_share(now)?;
             let we_do_not_read = self.saturated();
+            self.check_share(now)?;
             let limits = self.cx.conn.limits();
             let over = |since: Option<Instant>, limit| {
                 since.is_some_and(|at| now.saturating_duration_since(at) >= limit)
@@ -418,7 +428,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
                 self.inbuf = BytesMut::new();
                 self.read_size = READ_MIN;
                 self.out.shrink();
-                self.share.set(self.in_flight_bytes);
+                self.tell_share();
             }
             let mut next = tick_of(&self.cx.conn);
             if self.pressed.is_some() {
@@ -485,7 +495,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Driver<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Future for Driver<S> {
+impl<S: Transport> Future for Driver<S> {
     type Output = Ended;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,6 +23,7 @@ use crate::conn::{Conn, Limits};
 use crate::dispatch::Dispatch;
 use crate::driver::{Driver, Ended};
 use crate::stats::{self, Stats};
+use crate::tls::transport::Transport;
 use crate::tls::{self, Mode, ServerTls};
 
 /// First and longest pause after a failed accept.
@@ -269,10 +269,7 @@ impl Drop for Life {
     }
 }
 
-pub(crate) async fn serve<S>(stream: S, conn: Conn, dispatch: Arc<Dispatch>, mut life: Life)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
-{
+pub(crate) async fn serve<S: Transport>(stream: S, conn: Conn, dispatch: Arc<Dispatch>, mut life: Life) {
     tracing::debug!(peer = %conn.peer(), tls = conn.is_tls(), "connection opened");
     life.events.opened(&conn);
     life.ended = Some(Driver::new(stream, conn, dispatch).await);

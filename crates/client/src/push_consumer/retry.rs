@@ -61,7 +61,7 @@ impl Core {
     fn copy(&self, message: &ReceivedMessage, times: i32) -> Message {
         let mut copy = Message::new(
             retry_topic(&self.group),
-            // What does not inflate goes on as it is: it fails wherever it comes.
+            // What does not inflate was flagged wrongly: it goes on as plain bytes, so that flag and bytes agree.
             message.body().unwrap_or_else(|_| message.stored_body().clone()),
         );
         copy.flag = message.flag;

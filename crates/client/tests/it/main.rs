@@ -5,6 +5,7 @@
 mod admin;
 mod deliver;
 mod fake;
+mod faults;
 mod names;
 mod push;
 mod receive;

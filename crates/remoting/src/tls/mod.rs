@@ -18,6 +18,7 @@
 
 mod load;
 mod settings;
+pub(crate) mod transport;
 mod verify;
 
 use std::fmt;
@@ -35,10 +36,16 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 use tokio_util::sync::CancellationToken;
 
+use transport::{Encrypted, Metered};
+
 pub use settings::{ClientAuth, ClientTlsSettings, Mode, ServerTlsSettings, TlsSettings};
 
 /// First byte of a TLS handshake record.
 pub(crate) const HANDSHAKE: u8 = 0x16;
+/// A server's side of an encrypted connection.
+pub(crate) type ServerStream = Encrypted<server::TlsStream<Metered<TcpStream>>>;
+/// A client's side.
+pub(crate) type ClientStream = Encrypted<client::TlsStream<Metered<TcpStream>>>;
 /// How often a server's files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -193,10 +200,13 @@ impl ServerTls {
     pub(crate) fn accept(
         &self,
         stream: TcpStream,
-    ) -> Pin<Box<dyn Future<Output = io::Result<server::TlsStream<TcpStream>>> + Send>> {
+    ) -> Pin<Box<dyn Future<Output = io::Result<ServerStream>> + Send>> {
         let config = self.source.now.read().clone();
         match config {
-            Some(config) => Box::pin(TlsAcceptor::from(config).accept(stream)),
+            Some(config) => Box::pin(async move {
+                let shaken = TlsAcceptor::from(config).accept(Metered::new(stream)).await;
+                shaken.map(Encrypted::new)
+            }),
             None => Box::pin(std::future::ready(Err(io::Error::other(
                 "there is no certificate (tls.server.certPath)",
             )))),
@@ -237,11 +247,7 @@ impl ClientTls {
     }
 
     /// Shakes hands with `host`; looks at the files first.
-    pub(crate) async fn connect(
-        &self,
-        host: &str,
-        stream: TcpStream,
-    ) -> io::Result<client::TlsStream<TcpStream>> {
+    pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<ClientStream> {
         let source = Arc::clone(&self.source);
         let refreshed = tokio::task::spawn_blocking(move || source.refresh()).await;
         if let Ok(Err(error)) = refreshed {
@@ -253,6 +259,9 @@ impl ClientTls {
             Ok(name) => name,
             Err(_) => ServerName::from(stream.peer_addr()?.ip()),
         };
-        TlsConnector::from(config).connect(name, stream).await
+        let shaken = TlsConnector::from(config)
+            .connect(name, Metered::new(stream))
+            .await;
+        shaken.map(Encrypted::new)
     }
 }

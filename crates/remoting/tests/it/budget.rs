@@ -1,5 +1,6 @@
 //! Memory of all connections together: bounded, with small requests answered while others hoard, and hoarders closed.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,15 +8,25 @@ use bytes::{Bytes, BytesMut};
 use ferromq_protocol::command::Command;
 use ferromq_protocol::frame;
 use ferromq_remoting::budget::RESERVE;
-use ferromq_remoting::{Budget, Conn, Dispatch, Outcome, Reply, RequestContext, Run, ServerConfig};
+use ferromq_remoting::{
+    Budget, Client, ClientConfig, ClientTls, Conn, Dispatch, Outcome, Reply, RequestContext, Run,
+    ServerConfig, ServerTls, TlsSettings,
+};
 use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use crate::support::{Peer, TestServer, echo, request, until};
+use crate::support::{Peer, SOON, TestServer, echo, request, until};
 
 const BODY: usize = 256 * 1024;
 const LIMIT: usize = 4 << 20;
 
 fn server() -> (TestServer, Arc<Budget>) {
+    server_with(None)
+}
+
+fn server_with(tls: Option<ServerTls>) -> (TestServer, Arc<Budget>) {
     let body = Bytes::from(vec![7; BODY]);
     let pull = move |_: &RequestContext, request: Command| -> Outcome {
         Reply {
@@ -31,6 +42,7 @@ fn server() -> (TestServer, Arc<Budget>) {
     let budget = Budget::new(LIMIT);
     let config = ServerConfig {
         budget: Arc::clone(&budget),
+        tls,
         ..ServerConfig::default()
     };
     (TestServer::start(table.build(), config), budget)
@@ -73,6 +85,92 @@ async fn what_all_hold_together_is_bounded_and_small_requests_are_answered_meanw
     })
     .await;
     assert_eq!(budget.held_back(), 0);
+    server.stop().await;
+}
+
+/// A peer whose own buffer grew while it sent much, and that has been quiet since, hoards nothing.
+#[tokio::test]
+async fn a_quiet_peer_that_sent_much_is_not_taken_for_a_hoarder() {
+    let (server, budget) = server();
+    let mut quiet = Peer::connect(server.addr).await;
+    for n in 0..8 {
+        let sent = request(1, n, b"").with_body(vec![1; 200_000]);
+        assert_eq!(quiet.ask(sent).await.body.len(), 200_000);
+    }
+    let greedy = hoarders(&server, 20).await;
+    until("the budget is used up", || budget.used() >= LIMIT).await;
+    until("all hoarders are closed", || server.stats.shed() == 20).await;
+    assert_eq!(quiet.ask(request(1, 9, b"still here")).await.opaque, 9);
+    drop(greedy);
+    server.stop().await;
+}
+
+/// Passes bytes on both ways; once frozen, no longer those to the client.
+async fn freezer(server: SocketAddr, frozen: CancellationToken, tasks: &TaskTracker) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let own = tasks.clone();
+    tasks.spawn(async move {
+        let (client, _) = listener.accept().await.unwrap();
+        let (mut from_client, mut to_client) = client.into_split();
+        let (mut from_server, mut to_server) = TcpStream::connect(server).await.unwrap().into_split();
+        own.spawn(async move {
+            tokio::select! {
+                // The end of either side ends the test.
+                _copied = tokio::io::copy(&mut from_server, &mut to_client) => {}
+                () = frozen.cancelled() => std::future::pending().await,
+            }
+        });
+        tokio::io::copy(&mut from_client, &mut to_server).await.ok();
+    });
+    addr
+}
+
+/// What TLS sessions hold counts too: their peers ask for much, and then no byte reaches them any more.
+#[tokio::test]
+async fn tls_sessions_are_counted() {
+    const PEERS: usize = 4;
+    /// What a session holds in any case, and most of what it may hold to be sent.
+    const SESSION: usize = (24 + 40) * 1024;
+    let tls = TlsSettings::default();
+    let (server, budget) = server_with(ServerTls::new(&tls).unwrap());
+    let config = ClientConfig {
+        tls: Some(ClientTls::new(&tls.client).unwrap()),
+        ..ClientConfig::default()
+    };
+    let (frozen, tasks) = (CancellationToken::new(), TaskTracker::new());
+    let mut clients = Vec::new();
+    for _ in 0..PEERS {
+        let addr = freezer(server.addr, frozen.clone(), &tasks).await.to_string();
+        let client = Client::new(config.clone(), Dispatch::none());
+        let answer = client.call(&addr, request(11, 0, b""), SOON).await.unwrap();
+        assert_eq!(answer.body.len(), BODY);
+        clients.push((client, addr));
+    }
+    assert_eq!(server.stats.tls_opened(), PEERS as u64);
+    until("sessions that do nothing are free", || budget.used() == 0).await;
+    frozen.cancel();
+    for (client, addr) in &clients {
+        let calls = (0..100).map(|_| client.call(addr, request(11, 0, b""), SOON));
+        let all = futures::future::join_all(calls);
+        // Asked for, and never answered.
+        assert!(
+            tokio::time::timeout(Duration::from_millis(200), all)
+                .await
+                .is_err()
+        );
+    }
+    let queued = || -> usize { server.seen.conns.lock().iter().map(Conn::queued_bytes).sum() };
+    until("answers and sessions are counted", || {
+        budget.used() >= LIMIT && budget.used() + PEERS * RESERVE >= queued() + PEERS * SESSION
+    })
+    .await;
+    until("they are closed like others", || {
+        server.stats.shed() == PEERS as u64
+    })
+    .await;
+    until("and all is given back", || budget.used() == 0).await;
+    drop(clients);
     server.stop().await;
 }
 

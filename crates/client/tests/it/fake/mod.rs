@@ -7,13 +7,16 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use ferromq_client::admin::{BrokerData, QueueData, TopicRouteData};
 use ferromq_client::{Client, ClientConfig};
 use ferromq_protocol::Command;
 use ferromq_protocol::code::response;
-use ferromq_remoting::{Dispatch, Handler, NoEvents, Outcome, RequestContext, Run, Server, ServerConfig};
+use ferromq_remoting::{
+    Dispatch, Handler, NoEvents, Outcome, RequestContext, Run, Server, ServerConfig, Stats,
+};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -60,8 +63,12 @@ struct Script {
     bodies: Mutex<BTreeMap<i32, Bytes>>,
     /// Requests that are refused, with what code.
     refused: Mutex<BTreeMap<i32, i32>>,
+    /// Requests that are answered late, by how much.
+    slow: Mutex<BTreeMap<i32, Duration>>,
     asked: Mutex<Vec<Command>>,
     silent: AtomicBool,
+    /// Silent about everything.
+    stopped: AtomicBool,
 }
 
 struct Face<R> {
@@ -72,6 +79,7 @@ struct Face<R> {
 /// A server that plays a role, but for what the script says.
 pub(crate) struct Fake<R> {
     pub(crate) running: Running,
+    stats: Arc<Stats>,
     script: Arc<Script>,
     role: Arc<R>,
 }
@@ -86,11 +94,13 @@ impl<R: Role> Fake<R> {
         let dispatch = Dispatch::builder().otherwise(Run::Inline, Arc::new(face)).build();
         let any = "127.0.0.1:0".parse().unwrap();
         let server = Server::bind(any, ServerConfig::default(), dispatch, Arc::new(NoEvents)).unwrap();
+        let stats = server.stats();
         let (stop, tasks, address) = (CancellationToken::new(), TaskTracker::new(), server.local_addr());
         tasks.spawn(server.run(stop.clone()));
         tasks.close();
         Self {
             running: Running { address, stop, tasks },
+            stats,
             script,
             role,
         }
@@ -99,6 +109,16 @@ impl<R: Role> Fake<R> {
     /// From now on requests are read and never answered; of a broker only sends.
     pub(crate) fn fall_silent(&self) {
         self.script.silent.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on nothing is answered, as by a process that is stopped.
+    pub(crate) fn stop_answering(&self) {
+        self.script.stopped.store(true, Ordering::SeqCst);
+    }
+
+    /// Connections that were made to it so far.
+    pub(crate) fn connections(&self) -> u64 {
+        self.stats.opened()
     }
 
     /// What is answered to requests with this code, whatever their arguments.
@@ -112,6 +132,11 @@ impl<R: Role> Fake<R> {
         self.script.refused.lock().insert(code, with);
     }
 
+    /// Requests with this code are answered so much later.
+    pub(crate) fn delay(&self, code: i32, by: Duration) {
+        self.script.slow.lock().insert(code, by);
+    }
+
     /// All requests with this code so far.
     pub(crate) fn asked(&self, code: i32) -> Vec<Command> {
         let asked = self.script.asked.lock();
@@ -122,14 +147,22 @@ impl<R: Role> Fake<R> {
 impl<R: Role> Handler for Face<R> {
     fn handle(&self, cx: &RequestContext, asked: Command) -> Outcome {
         self.script.asked.lock().push(asked.clone());
-        if self.script.silent.load(Ordering::SeqCst) && R::keeps_silent_about(asked.code) {
+        let silent = self.script.silent.load(Ordering::SeqCst) && R::keeps_silent_about(asked.code);
+        if silent || self.script.stopped.load(Ordering::SeqCst) {
             return Outcome::Later(Box::pin(std::future::pending()));
         }
         if let Some(code) = self.script.refused.lock().get(&asked.code) {
             return asked.reply(*code).with_remark("the script says no").into();
         }
         if let Some(answer) = self.role.answer(cx, &asked) {
-            return answer;
+            let slow = self.script.slow.lock().get(&asked.code).copied();
+            return match (slow, answer) {
+                (Some(by), Outcome::Reply(reply)) => Outcome::Later(Box::pin(async move {
+                    tokio::time::sleep(by).await;
+                    reply
+                })),
+                (_, answer) => answer,
+            };
         }
         match self.script.bodies.lock().get(&asked.code) {
             Some(body) => asked.reply(response::SUCCESS).with_body(body.clone()).into(),
