@@ -1,11 +1,13 @@
 //! Heartbeats, members of groups, notices to them, and locks on queues.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use ferromq_protocol::Command;
 use ferromq_protocol::body::{
     CheckClientRequestBody, ConsumeFromWhere, ConsumeType, ConsumerConnection, ConsumerData, ConsumerIdList,
-    HeartbeatData, LockBatchRequestBody, LockBatchResponseBody, MessageModel, MessageQueue,
+    GetConsumerStatusBody, HeartbeatData, LockBatchRequestBody, LockBatchResponseBody, MessageModel, MessageQueue,
     ProducerConnection, ProducerData, ResetOffsetBody, SubscriptionData, TopicConfigTable,
 };
 use ferromq_protocol::code::request;
@@ -348,6 +350,71 @@ async fn clients_are_asked_through_the_broker() {
             .unwrap()
             .contains("not connected")
     );
+    rig.stop().await;
+}
+
+/// A group's progress as its members tell it: those who stay silent hold the answer up once, not one after the other, and
+/// what they say too late is for nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_who_say_nothing_hold_up_the_groups_status_once_only() {
+    /// Asked in turn, each for as long as a member has, they would take longer than the test's own patience.
+    const SILENT: usize = 20;
+    let rig = Rig::start().await;
+    let late = Arc::new(AtomicUsize::new(0));
+    let mut members = Vec::new();
+    for n in 0..=SILENT + 1 {
+        let mut table = Dispatch::builder();
+        let late = Arc::clone(&late);
+        let status = move |_: &RequestContext, asked: Command| -> Outcome {
+            let body = r#"{"messageQueueTable":{}}"#;
+            let answer = asked.reply(0).with_body(body);
+            let late = Arc::clone(&late);
+            match n {
+                0 => answer.into(),
+                1 => Outcome::Later(Box::pin(async move {
+                    tokio::time::sleep(Duration::from_secs(4)).await;
+                    late.fetch_add(1, Ordering::SeqCst);
+                    answer.into()
+                })),
+                _ => Outcome::Later(Box::pin(std::future::pending())),
+            }
+        };
+        table.on(
+            request::GET_CONSUMER_STATUS_FROM_CLIENT,
+            Run::Inline,
+            Arc::new(status),
+        );
+        let client = Client::new(ClientConfig::default(), table.build());
+        let beat = clustering(&format!("member-{n}"), &["T"]);
+        client
+            .call(&rig.peer.addr, beat, crate::support::LONG)
+            .await
+            .unwrap();
+        members.push(client);
+    }
+    let ask = || {
+        Command::request(request::INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
+            .with_ext("topic", "T")
+            .with_ext("group", "CG")
+    };
+    // On one connection with the question: other answers come meanwhile.
+    let others = async {
+        for n in 0..20 {
+            rig.peer.send("T", 0, &n.to_string()).await;
+        }
+    };
+    let (status, ()) = tokio::join!(rig.peer.ok(ask()), others);
+    let told = |status: &Command| -> Vec<String> {
+        let body: GetConsumerStatusBody = fastjson::from_slice(&status.body).unwrap();
+        body.consumer_table.into_keys().collect()
+    };
+    assert_eq!(told(&status), ["member-0"]);
+    eventually("the late one has answered", || async {
+        late.load(Ordering::SeqCst) == 1
+    })
+    .await;
+    // Nobody took it for the answer to something else.
+    assert_eq!(told(&rig.peer.ok(ask()).await), ["member-0"]);
     rig.stop().await;
 }
 

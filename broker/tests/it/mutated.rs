@@ -354,10 +354,9 @@ const NAMES: &[i32] = &[
     100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327, 999,
 ];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_request_that_can_be_followed_is_answered_and_none_does_harm() {
+/// A broker, and a name server on the port that comes with it.
+async fn servers() -> (Rig, ferromq_namesrv::Running, u16) {
     let rig = Rig::start().await;
-    rig.peer.send("T", 0, "before").await;
     let names = NamesrvSettings {
         listen_port: free_port(),
         bind_address: "127.0.0.1".to_owned(),
@@ -367,20 +366,47 @@ async fn every_request_that_can_be_followed_is_answered_and_none_does_harm() {
     };
     let port = names.listen_port;
     let names = ferromq_namesrv::start(names).await.unwrap();
-    let rounds = std::env::var("FERROMQ_MUTATIONS")
-        .ok()
-        .and_then(|n| n.parse().ok());
-    let rounds = rounds.unwrap_or(1_500);
-    let seed = std::env::var("FERROMQ_SEED")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(1);
+    (rig, names, port)
+}
+
+fn asked(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|n| n.parse().ok())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_request_that_can_be_followed_is_answered_and_none_does_harm() {
+    let (rig, names, port) = servers().await;
+    rig.peer.send("T", 0, "before").await;
+    let rounds = asked("FERROMQ_MUTATIONS").unwrap_or(1_500) as usize;
+    let seed = asked("FERROMQ_SEED").unwrap_or(1);
     tokio::join!(
         storm(rig.port, BROKER, seed, rounds),
         storm(port, NAMES, seed, rounds),
         damage(rig.port, BROKER, seed, rounds / 4),
         damage(port, NAMES, seed, rounds / 4),
     );
+    rig.peer.send("Another", 0, "after").await;
+    names.shutdown().await;
+    rig.stop().await;
+}
+
+/// Two that once were seen to fail under such a storm: 205 at a name server ended its connection, 223 at a broker was answered
+/// late. With them go those that make the state they look at: registrations, heartbeats, farewells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_failed_once_is_answered_under_many_seeds() {
+    let (rig, names, port) = servers().await;
+    let rounds = asked("FERROMQ_MUTATIONS").unwrap_or(500) as usize;
+    let first = asked("FERROMQ_SEED").unwrap_or(100);
+    for seed in first..first + 4 {
+        tokio::join!(
+            storm(port, &[205], seed, rounds),
+            storm(port, &[103, 104, 205, 327], seed + 1_000, rounds),
+            storm(rig.port, &[223], seed, rounds),
+            storm(rig.port, &[34, 35, 222, 223], seed + 1_000, rounds),
+            damage(port, &[205], seed, rounds / 10),
+            damage(rig.port, &[34, 223], seed, rounds / 10),
+        );
+    }
     rig.peer.send("Another", 0, "after").await;
     names.shutdown().await;
     rig.stop().await;
