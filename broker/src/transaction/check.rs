@@ -46,8 +46,12 @@ struct Rules {
     oldest: i64,
 }
 
+/// A half that claims to be born this much later than now, in milliseconds, tells of a clock that was set back. Less is a
+/// client whose clock is a little ahead.
+const FROM_THE_FUTURE: i64 = 60_000;
+
 fn fate(born: i64, asked: u32, own_immunity: Option<i64>, rules: Rules) -> Fate {
-    let age = rules.now - born;
+    let age = rules.now.saturating_sub(born);
     if asked >= rules.most || age > rules.oldest {
         return Fate::PutAside;
     }
@@ -55,7 +59,9 @@ fn fate(born: i64, asked: u32, own_immunity: Option<i64>, rules: Rules) -> Fate 
     let immunity = own_immunity
         .filter(|&s| s >= 0)
         .map_or(rules.immunity, |s| s.saturating_mul(1000));
-    if age < immunity {
+    // Its age cannot be known; without this nobody would be asked until the clock has caught up.
+    let ageless = age < -FROM_THE_FUTURE;
+    if age < immunity && !ageless {
         Fate::Wait
     } else {
         Fate::Ask(asked + 1)
@@ -358,6 +364,15 @@ mod tests {
         assert_eq!(fate(99_000, 0, Some(0), RULES), Fate::Ask(1));
         assert_eq!(fate(99_000, 0, Some(-1), RULES), Fate::Wait);
         assert_eq!(fate(50_000, 0, Some(i64::MAX), RULES), Fate::Wait);
+    }
+
+    #[test]
+    fn a_half_from_the_future_is_asked_about() {
+        assert_eq!(fate(100_500, 0, None, RULES), Fate::Wait);
+        assert_eq!(fate(160_000, 0, None, RULES), Fate::Wait);
+        assert_eq!(fate(160_001, 3, None, RULES), Fate::Ask(4));
+        assert_eq!(fate(i64::MAX, 15, None, RULES), Fate::PutAside);
+        assert_eq!(fate(i64::MIN, 0, None, RULES), Fate::PutAside);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{create, topics};
 use crate::offsets::update;
 use crate::process::{Process, get};
-use crate::support::{Peer, Rig, eventually, free_port, pull_command, settings};
+use crate::support::{Peer, Rig, eventually, free_port, pull_command, send_command, settings};
 
 fn config_file(root: &Path, name: &str) -> std::path::PathBuf {
     root.join("config").join(name)
@@ -111,7 +111,7 @@ async fn a_broker_that_was_stopped_for_a_while_goes_on() {
     // Sent while nobody is there to read it.
     let (client, addr) = (peer.client.clone(), peer.addr.clone());
     let sending = tasks.spawn(async move {
-        let send = crate::support::send_command("T", 0, "meanwhile", "");
+        let send = send_command("T", 0, "meanwhile", "");
         client.call(&addr, send, Duration::from_secs(90)).await
     });
     tokio::time::sleep(Duration::from_millis(1_500)).await;
@@ -262,5 +262,40 @@ async fn tables_shrink_when_topics_and_groups_go() {
         .unwrap()
         .1;
     assert!(!page.contains("topic=\"T5\""), "{page}");
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_sends_with_the_reason_serves_reads_and_is_left_without_a_restart() {
+    let rig = Rig::start_with(|s| {
+        s.clean_file_forcibly_enable = false;
+        s.clean_resource_interval = 50;
+    })
+    .await;
+    rig.peer.send("T", 0, "before").await;
+    rig.peer.ok(update(1)).await;
+    let capacity = |bytes: &str| {
+        Command::request(request::UPDATE_BROKER_CONFIG).with_body(format!("storeCapacityBytes={bytes}"))
+    };
+    // What is there already is more than this, so the store's disk counts as full.
+    rig.peer.ok(capacity("1000")).await;
+    let said = parking_lot::Mutex::new(String::new());
+    eventually("sends are refused", || async {
+        let answer = rig.peer.call(send_command("T", 0, "full", "")).await;
+        *said.lock() = answer.remark.unwrap_or_default();
+        answer.code == 14
+    })
+    .await;
+    assert!(said.lock().contains("the disk is full"), "{}", said.lock());
+    let stored = rig.peer.max_offset("T", 0).await;
+    assert_eq!(rig.peer.drain("T", 0, 0, 1).await[0], "before");
+    rig.peer.ok(update(2)).await;
+    rig.peer.ok(capacity("0")).await;
+    eventually("sends are taken again", || async {
+        rig.peer.call(send_command("T", 0, "after", "")).await.code == 0
+    })
+    .await;
+    let bodies = rig.peer.drain("T", 0, 0, stored as usize + 1).await;
+    assert_eq!(bodies.last().unwrap(), "after");
     rig.stop().await;
 }

@@ -9,6 +9,7 @@ mod bad_input;
 mod busy;
 mod cases;
 mod clients;
+mod clock;
 mod crowds;
 mod damage;
 mod figures;

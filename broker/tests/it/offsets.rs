@@ -10,7 +10,8 @@ use ferromq_protocol::header::{
 };
 use ferromq_protocol::sysflag::pull as flag;
 
-use crate::support::{Rig, eventually};
+use crate::process::Process;
+use crate::support::{Peer, Rig, eventually, free_port};
 
 fn query(queue_id: i32) -> Command {
     Command::request(request::QUERY_CONSUMER_OFFSET).with_header(&QueryConsumerOffset {
@@ -29,13 +30,29 @@ pub(crate) fn update(commit_offset: i64) -> Command {
     })
 }
 
+/// A pull that commits an offset.
+fn committing(commit_offset: i64) -> Command {
+    Command::request(request::PULL_MESSAGE).with_header(&PullMessage {
+        consumer_group: "CG",
+        topic: "T",
+        queue_id: 0,
+        queue_offset: 0,
+        max_msg_nums: 1,
+        sys_flag: flag::SUBSCRIPTION | flag::COMMIT_OFFSET,
+        commit_offset,
+        suspend_timeout_millis: 0,
+        subscription: Some("*"),
+        sub_version: 0,
+        expression_type: None,
+    })
+}
+
 async fn stored(rig: &Rig) -> i64 {
-    rig.peer
-        .ok(query(0))
-        .await
-        .header::<OffsetResponse>()
-        .unwrap()
-        .offset
+    stored_at(&rig.peer).await
+}
+
+async fn stored_at(peer: &Peer) -> i64 {
+    peer.ok(query(0)).await.header::<OffsetResponse>().unwrap().offset
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -65,24 +82,9 @@ async fn a_pull_commits_forwards_only() {
     let rig = Rig::start().await;
     rig.peer.send("T", 0, "0").await;
     rig.peer.drain("T", 0, 0, 1).await;
-    let pull = |commit_offset| {
-        Command::request(request::PULL_MESSAGE).with_header(&PullMessage {
-            consumer_group: "CG",
-            topic: "T",
-            queue_id: 0,
-            queue_offset: 0,
-            max_msg_nums: 1,
-            sys_flag: flag::SUBSCRIPTION | flag::COMMIT_OFFSET,
-            commit_offset,
-            suspend_timeout_millis: 0,
-            subscription: Some("*"),
-            sub_version: 0,
-            expression_type: None,
-        })
-    };
-    rig.peer.ok(pull(7)).await;
+    rig.peer.ok(committing(7)).await;
     assert_eq!(stored(&rig).await, 7);
-    rig.peer.ok(pull(3)).await;
+    rig.peer.ok(committing(3)).await;
     assert_eq!(stored(&rig).await, 7);
     rig.stop().await;
 }
@@ -142,4 +144,41 @@ async fn queue_ends_and_times_are_told() {
         "past the end it is the last message"
     );
     rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn progress_survives_kill_9_within_the_interval_and_late_commits_never_take_it_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let more = "flushConsumerOffsetInterval=20\n";
+    let mut broker = Process::start(dir.path(), port, more, &[]);
+    broker.started();
+    let peer = Peer::new(format!("127.0.0.1:{port}"));
+    peer.send("T", 0, "0").await;
+    peer.drain("T", 0, 0, 1).await;
+    let file = dir.path().join("store/config/consumerOffset.json");
+    let mut highest = 0;
+    for round in 1..=20 {
+        // Commits that ride on pulls overtake each other on two connections.
+        let other = Peer::new(peer.addr.clone());
+        let pulls = (0..50).map(|n| {
+            let commit = round * 100 - n;
+            let by = if n % 2 == 0 { &peer } else { &other };
+            async move {
+                by.ok(committing(commit)).await;
+            }
+        });
+        futures::future::join_all(pulls).await;
+        highest = round * 100;
+        assert_eq!(stored_at(&peer).await, highest);
+    }
+    eventually("the interval has passed", async || {
+        std::fs::read_to_string(&file).is_ok_and(|text| text.contains(&highest.to_string()))
+    })
+    .await;
+    broker.kill();
+    let mut broker = Process::start(dir.path(), port, more, &[]);
+    broker.started();
+    assert_eq!(stored_at(&peer).await, highest);
+    broker.stop();
 }

@@ -97,7 +97,7 @@ impl Process {
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
     }
 
-    fn next_line(&mut self) -> String {
+    pub(crate) fn next_line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.trim_end().to_owned()

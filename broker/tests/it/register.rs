@@ -114,6 +114,41 @@ async fn a_name_server_that_comes_later_or_again_is_told() {
     rig.stop().await;
 }
 
+/// Ten minutes without name servers are registrations that fail; here twenty of them fail within seconds, as each new topic asks for one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_name_servers_the_broker_serves_stays_ready_and_is_routed_when_they_are_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (port, pages) = (crate::support::free_port(), crate::support::free_port());
+    let server = name_server(dir.path(), port).await;
+    let rig = Rig::start_with(|s| {
+        s.namesrv_addr = format!("127.0.0.1:{port}");
+        s.http_port = pages;
+    })
+    .await;
+    let ready = || async {
+        tokio::task::spawn_blocking(move || crate::process::get(pages, "/readyz"))
+            .await
+            .unwrap()
+            .map(|(code, _)| code)
+    };
+    assert_eq!(ready().await, Some(200));
+    server.shutdown().await;
+    for n in 0..200 {
+        // Each new topic asks for a registration of its own.
+        rig.peer.send(&format!("New{}", n / 10), 0, "x").await;
+        assert_eq!(ready().await, Some(200), "round {n}");
+    }
+    assert_eq!(rig.peer.drain("New0", 0, 0, 10).await.len(), 10);
+    let server = name_server(dir.path(), port).await;
+    let names = Peer::new(format!("127.0.0.1:{port}"));
+    eventually("everything made meanwhile is routed", async || {
+        route(&names, "New0").await.is_some() && route(&names, "New19").await.is_some()
+    })
+    .await;
+    server.shutdown().await;
+    rig.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_force_only_news_are_sent() {
     let dir = tempfile::tempdir().unwrap();
