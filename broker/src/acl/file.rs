@@ -15,7 +15,8 @@
 //! ```
 //!
 //! A row that is wrong is left out and told of, the others count: one slip does not lock everybody out. A file
-//! is changed as the tree that it is, so members that nobody here knows stay; comments do not.
+//! is changed as the tree that it is, so members that nobody here knows stay; so do comments in files in block form
+//! ([`super::comments`]), but for one behind a value that changes.
 
 use std::fmt::Write as _;
 
@@ -26,7 +27,7 @@ use super::address::Pattern;
 use super::rules::{Account, Perm, Resource, SHORTEST_KEY};
 
 const WHITE: &str = "globalWhiteRemoteAddresses";
-const ACCOUNTS: &str = "accounts";
+pub(super) const ACCOUNTS: &str = "accounts";
 const VERSION: &str = "dataVersion";
 
 /// What a file says.
@@ -188,14 +189,18 @@ pub(crate) fn account(config: &PlainAccessConfig) -> Result<Account, String> {
 
 /// A file's text with one change made and the next version.
 fn edited(content: &str, now: i64, edit: impl FnOnce(&mut Mapping)) -> Result<String, String> {
-    let mut root = tree(content)?;
+    let old = tree(content)?;
+    let mut root = old.clone();
     let version = parse(content)?.version;
     edit(&mut root);
     let mut row = Mapping::new();
     row.insert("counter".into(), (version.counter + 1).into());
     row.insert("timestamp".into(), now.into());
     root.insert(VERSION.into(), Value::Sequence(vec![Value::Mapping(row)]));
-    serde_yaml::to_string(&root).map_err(|error| error.to_string())
+    match super::comments::keep(content, &old, &root) {
+        Some(text) => Ok(text),
+        None => serde_yaml::to_string(&root).map_err(|error| error.to_string()),
+    }
 }
 
 fn rows(root: &mut Mapping) -> &mut Vec<Value> {

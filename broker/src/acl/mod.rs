@@ -27,6 +27,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 mod address;
+mod comments;
 mod file;
 pub(crate) mod needs;
 mod rules;

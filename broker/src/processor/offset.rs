@@ -22,7 +22,8 @@ fn answer(request: &Command, offset: i64) -> Outcome {
 }
 
 /// The group's offset. A group without one is sent to 0 on a queue whose first message is still in memory, whatever
-/// it asked for; clients count on it.
+/// it asked for; clients count on it. One that has progress in another queue of the topic is sent to 0 on a queue that still has its
+/// first message: the queue came later, and what was sent to it before the group looked is not to be skipped.
 pub(crate) fn query(core: &Arc<Core>, _: &RequestContext, request: &Command) -> Result<Outcome, Refusal> {
     let header: QueryConsumerOffset<'_> = request.header()?;
     if let Some(offset) = core
@@ -31,8 +32,13 @@ pub(crate) fn query(core: &Arc<Core>, _: &RequestContext, request: &Command) -> 
     {
         return Ok(answer(request, offset));
     }
+    let known = || {
+        let queues = core.offsets.queues(header.consumer_group, header.topic);
+        queues.keys().any(|&queue| queue != header.queue_id)
+    };
     if core.store.min_offset(header.topic, header.queue_id) <= 0
-        && (core.store.max_offset(header.topic, header.queue_id) <= 0
+        && (known()
+            || core.store.max_offset(header.topic, header.queue_id) <= 0
             || core.store.is_hot(header.topic, header.queue_id, 0))
     {
         return Ok(answer(request, 0));

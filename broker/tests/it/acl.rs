@@ -232,6 +232,72 @@ async fn accounts_change_while_it_runs() {
     rig.stop().await;
 }
 
+/// Accounts that nobody touches keep their rights in every instant, while others come and go by requests and by hand.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_loses_access_while_other_accounts_change() {
+    let rig = start(FILE).await;
+    let admin = signed(&rig, "admin-key", "admin-secret");
+    let client = signed(&rig, "client-key", "client-secret");
+    admin.ok(create("T", 1, 6)).await;
+    let folder = rig.dir.path().join("conf/acl");
+    std::fs::create_dir_all(&folder).unwrap();
+    let done = tokio_util::sync::CancellationToken::new();
+    let using = async {
+        let mut sent = 0;
+        while !done.is_cancelled() {
+            client.send("T", 0, "x").await;
+            sent += 1;
+            let stranger = rig.peer.call(send_command("T", 0, "x", "")).await;
+            assert_eq!(stranger.code, 1, "a stranger got in");
+        }
+        sent
+    };
+    let changing = async {
+        for n in 0..40 {
+            let key = format!("passing-{n}");
+            let change =
+                Command::request(request::UPDATE_AND_CREATE_ACL_CONFIG).with_header(&UpdateAclConfig {
+                    access_key: &key,
+                    secret_key: Some("passing-secret"),
+                    white_remote_address: None,
+                    admin: false,
+                    default_topic_perm: Some("SUB"),
+                    default_group_perm: None,
+                    topic_perms: None,
+                    group_perms: None,
+                });
+            admin.ok(change).await;
+            let by_hand = format!("accounts:\n- accessKey: by-hand-{n}\n  secretKey: hand-secret\n");
+            std::fs::write(
+                folder.join("more.yml"),
+                if n % 3 == 0 { "accounts: [" } else { &by_hand },
+            )
+            .unwrap();
+            if n % 2 == 0 {
+                let delete = Command::request(request::DELETE_ACL_CONFIG)
+                    .with_header(&DeleteAclConfig { access_key: &key });
+                admin.ok(delete).await;
+            }
+        }
+        let hand = signed(&rig, "by-hand-38", "hand-secret");
+        eventually("the last file by hand counts", || async {
+            let answer = hand.call(pull_command("T", 0, 0, 0)).await;
+            answer
+                .remark
+                .unwrap_or_default()
+                .contains("No default permission")
+        })
+        .await;
+        done.cancel();
+    };
+    let (sent, ()) = tokio::join!(using, changing);
+    assert!(sent > 0);
+    let text = std::fs::read_to_string(rig.dir.path().join("conf/plain_acl.yml")).unwrap();
+    assert_eq!(text.matches("passing-secret").count(), 20);
+    assert!(text.contains("  topicPerms: [T=PUB|SUB, ReadOnly=SUB]"), "{text}");
+    rig.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_access_control_its_codes_say_so() {
     let rig = Rig::start().await;

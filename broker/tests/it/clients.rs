@@ -7,8 +7,8 @@ use std::time::Duration;
 use ferromq_protocol::Command;
 use ferromq_protocol::body::{
     CheckClientRequestBody, ConsumeFromWhere, ConsumeType, ConsumerConnection, ConsumerData, ConsumerIdList,
-    GetConsumerStatusBody, HeartbeatData, LockBatchRequestBody, LockBatchResponseBody, MessageModel, MessageQueue,
-    ProducerConnection, ProducerData, ResetOffsetBody, SubscriptionData, TopicConfigTable,
+    GetConsumerStatusBody, HeartbeatData, LockBatchRequestBody, LockBatchResponseBody, MessageModel,
+    MessageQueue, ProducerConnection, ProducerData, ResetOffsetBody, SubscriptionData, TopicConfigTable,
 };
 use ferromq_protocol::code::request;
 use ferromq_protocol::fastjson;

@@ -10,6 +10,7 @@ use ferromq_protocol::header::{
 };
 use ferromq_protocol::sysflag::pull as flag;
 
+use crate::admin::create;
 use crate::process::Process;
 use crate::support::{Peer, Rig, eventually, free_port};
 
@@ -181,4 +182,26 @@ async fn progress_survives_kill_9_within_the_interval_and_late_commits_never_tak
     broker.started();
     assert_eq!(stored_at(&peer).await, highest);
     broker.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_was_added_is_read_from_its_beginning_by_groups_that_are_known() {
+    // Nothing counts as in memory.
+    let rig = Rig::start_with(|s| s.access_message_in_memory_max_ratio = 0).await;
+    rig.peer.ok(create("T", 1, 6)).await;
+    rig.peer.send("T", 0, "0").await;
+    rig.peer.ok(update(1)).await;
+    rig.peer.ok(create("T", 2, 6)).await;
+    rig.peer.send("T", 1, "in the new queue").await;
+    eventually("it is there", || async { rig.peer.max_offset("T", 1).await == 1 }).await;
+    let answer = rig.peer.ok(query(1)).await;
+    assert_eq!(answer.header::<OffsetResponse>().unwrap().offset, 0);
+    // A new group begins where it wants to.
+    let new = Command::request(request::QUERY_CONSUMER_OFFSET).with_header(&QueryConsumerOffset {
+        consumer_group: "New",
+        topic: "T",
+        queue_id: 1,
+    });
+    assert_eq!(rig.peer.call(new).await.code, 22);
+    rig.stop().await;
 }
