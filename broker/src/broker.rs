@@ -256,6 +256,7 @@ async fn start(
     let hooks = Hooks {
         arrival: held.clone(),
         dispatchers: extensions.dispatch,
+        ..Hooks::default()
     };
     let store = blocking(&tasks.house, move || Store::open(config, &progress, hooks))
         .await?

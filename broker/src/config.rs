@@ -161,6 +161,8 @@ settings! {
         enable_lmq: bool = false, "enableLmq";
         /// Whether a message is also put into the queues that its INNER_MULTI_DISPATCH lists.
         enable_multi_dispatch: bool = false, "enableMultiDispatch";
+        /// Keep an extension of each queue entry, with the bits of enableCalcFilterBitMap.
+        enable_consume_queue_ext: bool = false, "enableConsumeQueueExt";
         /// The most light queues.
         max_lmq_consume_queue_num: usize = 20_000, "maxLmqConsumeQueueNum", range: 1..=10_000_000;
         /// Whether sends go to memory first and a thread copies them into the log; with ASYNC_FLUSH on a master only.
@@ -181,6 +183,8 @@ settings! {
         mapped_file_size_commit_log: u64 = 1 << 30, "mappedFileSizeCommitLog", range: 65_536..=2_147_483_647, unit: "bytes";
         /// Length of a consume queue file.
         mapped_file_size_consume_queue: u64 = 6_000_000, "mappedFileSizeConsumeQueue", range: 20..=2_147_483_647, unit: "bytes";
+        /// Size of a file of queue extensions.
+        mapped_file_size_consume_queue_ext: u64 = 50_331_648, "mappedFileSizeConsumeQueueExt", range: 4096..=2_147_483_647, unit: "bytes";
         /// ASYNC_FLUSH: sends are answered at once; SYNC_FLUSH: when they are on disk.
         flush_disk_type: String = "ASYNC_FLUSH".to_owned(), "flushDiskType", important: true;
         /// Pause between two background flushes.
@@ -292,7 +296,7 @@ settings! {
         "clientSocketSndBufSize" = "0", "clientSocketRcvBufSize" = "0",
         "clientPooledByteBufAllocatorEnable" = "false", "clientCloseSocketIfTimeout" = "true",
         "storePathDLedgerCommitLog" = "",
-        "mappedFileSizeConsumeQueueExt" = "50331648", "bitMapLengthConsumeQueueExt" = "64",
+        "bitMapLengthConsumeQueueExt" = "64",
         "flushCommitLogTimed" = "true", "flushConsumeQueueLeastPages" = "2",
         "useReentrantLockWhenPutMessage" = "true", "flushLeastPagesWhenWarmMapedFile" = "4096",
         "destroyMapedFileIntervalForcibly" = "120000", "redeleteHangedFileInterval" = "120000",
@@ -307,7 +311,6 @@ settings! {
             "this broker keeps its own log and does not take part in DLedger groups; remove the key",
         "messageStorePlugIn" unless "": "Java classes cannot be loaded into this broker; remove the key",
         "useTLS" unless "false": "the broker's outgoing connections are encrypted by -Dtls.enable=true, or by tls.enable=true in the file that -Dtls.config.file names",
-        "enableConsumeQueueExt" unless "false": "consume queue extensions are not part of this version; remove the key",
     }
 }
 
@@ -520,6 +523,8 @@ impl BrokerSettings {
             warm_log_files: self.warm_maped_file_enable,
             commit_log_file_size: self.mapped_file_size_commit_log,
             consume_queue_file_size: self.mapped_file_size_consume_queue,
+            enable_consume_queue_ext: self.enable_consume_queue_ext,
+            consume_queue_ext_file_size: self.mapped_file_size_consume_queue_ext,
             flush_mode: flush_mode(&self.flush_disk_type)?,
             flush_interval_commit_log: self.flush_interval_commit_log,
             flush_commit_log_least_pages: self.flush_commit_log_least_pages,

@@ -210,7 +210,6 @@ pub const KEYS: &[Key] = &[
     refused("messageStorePlugIn", "Java classes cannot be loaded"),
     refused("aclEnable", NOT_YET),
     refused("useTLS", NOT_YET),
-    refused("enableConsumeQueueExt", NOT_YET),
     // Identity and permission.
     user("logLevel", Kind::Text),
     user("logFormat", Kind::Text),
@@ -319,7 +318,8 @@ pub const KEYS: &[Key] = &[
     // The store.
     user("mappedFileSizeCommitLog", Kind::Int(65_536, 2_147_483_647)),
     user("mappedFileSizeConsumeQueue", Kind::Int(20, 2_147_483_647)),
-    user("mappedFileSizeConsumeQueueExt", COUNT),
+    user("enableConsumeQueueExt", Kind::Bool),
+    user("mappedFileSizeConsumeQueueExt", Kind::Int(4096, 2_147_483_647)),
     user("bitMapLengthConsumeQueueExt", COUNT),
     user("flushIntervalCommitLog", Kind::Int(1, 3_600_000)),
     user("flushCommitLogTimed", Kind::Bool),

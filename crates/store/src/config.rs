@@ -155,6 +155,10 @@ pub struct StoreConfig {
     pub commit_log_file_size: u64,
     /// `mappedFileSizeConsumeQueue`: length of a consume queue file, rounded up to whole units of 20. Default 6 000 000.
     pub consume_queue_file_size: u64,
+    /// Keep an extension of each queue's units, with the bits of [`FilterBits`](crate::FilterBits).
+    pub enable_consume_queue_ext: bool,
+    /// Bytes of an extension file, from 4096 to 2 GiB − 1.
+    pub consume_queue_ext_file_size: u64,
     /// `flushDiskType`. Default asynchronous.
     pub flush_mode: FlushMode,
     /// `flushIntervalCommitLog`: pause between two background flushes. Default 500.
@@ -266,6 +270,8 @@ impl Default for StoreConfig {
             read_only_commit_log_paths: None,
             commit_log_file_size: 1 << 30,
             consume_queue_file_size: 6_000_000,
+            enable_consume_queue_ext: false,
+            consume_queue_ext_file_size: 48 << 20,
             flush_mode: FlushMode::Async,
             flush_interval_commit_log: 500,
             flush_commit_log_least_pages: 4,
@@ -361,6 +367,11 @@ impl StoreConfig {
             .as_deref()
             .map(split_paths)
             .unwrap_or_default()
+    }
+
+    /// Directory of the extensions of consume queues.
+    pub fn consume_queue_ext_dir(&self) -> PathBuf {
+        self.root.join("consumequeue_ext")
     }
 
     /// Directory of the consume queues.

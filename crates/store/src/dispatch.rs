@@ -25,7 +25,7 @@ use crate::{
     checkpoint::Checkpoint,
     commit_log::{self, Visit, scan},
     config::DelayLevels,
-    consume_queue::{Appended, Queue, Queues, Unit},
+    consume_queue::{Appended, Queue, QueueExtension, Queues, Unit},
     index::KeyIndex,
     places,
 };
@@ -123,6 +123,7 @@ impl Dispatch {
         }
         let tags_code = self.tags_code(record.topic, record.store_timestamp, &text);
         let listed = self.listed(record, &text);
+        let ext = self.extension(&dispatched, tags_code);
         if is_queued(record.sys_flag) {
             if is_safe(record.topic) && record.queue_id >= 0 {
                 let unit = Unit {
@@ -131,9 +132,11 @@ impl Dispatch {
                     tags_code,
                 };
                 let place = (record.topic, record.queue_id, record.queue_offset);
-                self.enqueue(place, unit, phase).map_err(DispatchError::Queue)?;
+                self.enqueue(place, unit, ext.as_ref(), phase)
+                    .map_err(DispatchError::Queue)?;
                 for place in &listed {
-                    self.enqueue(*place, unit, phase).map_err(DispatchError::Queue)?;
+                    self.enqueue(*place, unit, None, phase)
+                        .map_err(DispatchError::Queue)?;
                 }
             } else {
                 tracing::warn!(
@@ -154,6 +157,7 @@ impl Dispatch {
                 tags_code,
                 store_timestamp: record.store_timestamp,
                 properties: &text,
+                filter_bits: ext.as_ref().map_or(&[], |ext| &ext.filter_bits),
             });
             for (topic, queue_id, offset) in listed {
                 self.hooks.arrival.arrived(&Arrival {
@@ -163,6 +167,7 @@ impl Dispatch {
                     tags_code,
                     store_timestamp: record.store_timestamp,
                     properties: &text,
+                    filter_bits: &[],
                 });
             }
         }
@@ -242,7 +247,26 @@ impl Dispatch {
         )
     }
 
-    fn enqueue(&self, place: (&str, i32, i64), unit: Unit, phase: Phase) -> io::Result<()> {
+    /// What readers can filter a record by beyond its tag, if such things are kept.
+    fn extension(&self, record: &Dispatched<'_>, tags_code: i64) -> Option<QueueExtension> {
+        self.queues.files.extends().then(|| QueueExtension {
+            tags_code,
+            store_timestamp: record.store_timestamp,
+            filter_bits: self
+                .hooks
+                .filter_bits
+                .as_ref()
+                .map_or_else(Vec::new, |maker| maker.bits(record)),
+        })
+    }
+
+    fn enqueue(
+        &self,
+        place: (&str, i32, i64),
+        unit: Unit,
+        ext: Option<&QueueExtension>,
+        phase: Phase,
+    ) -> io::Result<()> {
         let (topic, queue_id, offset) = place;
         let queue = self.queues.find_or_make(topic, queue_id);
         let unread = phase == Phase::Recovery && self.unread.load(Ordering::Acquire);
@@ -254,7 +278,7 @@ impl Dispatch {
             );
             self.fill(&queue, unit.physical)?;
         }
-        match self.append(&queue, offset, unit)? {
+        match self.append(&queue, offset, unit, ext)? {
             Appended::Yes(_) => {}
             Appended::Known => {
                 // A new record with offset 0 in a queue that has some: the topic was deleted and made again.
@@ -270,7 +294,7 @@ impl Dispatch {
                     );
                     self.queues.remove_queue(&queue)?;
                     let queue = self.queues.find_or_make(topic, queue_id);
-                    self.append(&queue, 0, unit)?;
+                    self.append(&queue, 0, unit, ext)?;
                 }
             }
             Appended::Gap(end) => {
@@ -283,14 +307,20 @@ impl Dispatch {
                 );
                 self.fill(&queue, unit.physical)?;
                 queue.fill_gap(&self.queues.files, offset)?;
-                self.append(&queue, offset, unit)?;
+                self.append(&queue, offset, unit, ext)?;
             }
         }
         Ok(())
     }
 
-    fn append(&self, queue: &Arc<Queue>, offset: i64, unit: Unit) -> io::Result<Appended> {
-        let appended = queue.append(&self.queues.files, offset, unit)?;
+    fn append(
+        &self,
+        queue: &Arc<Queue>,
+        offset: i64,
+        unit: Unit,
+        ext: Option<&QueueExtension>,
+    ) -> io::Result<Appended> {
+        let appended = queue.append(&self.queues.files, offset, unit, ext)?;
         if appended == Appended::Yes(true) {
             self.queues.list(queue.clone());
         }
@@ -329,7 +359,7 @@ impl Dispatch {
         let files = commit_log::log_files(&self.log_dirs)?;
         let Some(first) = files.first() else { return Ok(()) };
         let from = (queue.max_physical().max(0) as u64).max(first.base);
-        let mut visit = |record: &Record<'_>, _: &[u8]| -> io::Result<Visit> {
+        let mut visit = |record: &Record<'_>, bytes: &[u8]| -> io::Result<Visit> {
             if is_queued(record.sys_flag)
                 && let Some(offset) = places::offset_in(record, queue.topic(), queue.id())
             {
@@ -340,9 +370,13 @@ impl Dispatch {
                     size: record.total_size,
                     tags_code,
                 };
-                if let Appended::Gap(_) = self.append(queue, offset, unit)? {
+                let own = record.topic == &**queue.topic() && record.queue_id == queue.id();
+                let ext = own
+                    .then(|| self.extension(&dispatched(record, bytes, &text), tags_code))
+                    .flatten();
+                if let Appended::Gap(_) = self.append(queue, offset, unit, ext.as_ref())? {
                     queue.fill_gap(&self.queues.files, offset)?;
-                    self.append(queue, offset, unit)?;
+                    self.append(queue, offset, unit, ext.as_ref())?;
                 }
             }
             Ok(Visit::Continue(()))

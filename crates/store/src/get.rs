@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     GetRequest, GetResult, GetStatus, MessageFilter, ReadError,
-    consume_queue::{Queue, UNIT, Units},
+    consume_queue::{ExtReader, Queue, UNIT, Units, offset_of},
     core::Core,
     fs::{mmap::unreadable, segment::Segment},
 };
@@ -53,6 +53,25 @@ struct Taken {
     last_physical: i64,
     /// The first record can't be read.
     damaged: Option<Arc<Segment>>,
+}
+
+/// Whether a record may be wanted by what its unit says, or the extension that this points to.
+fn wanted(filter: &dyn MessageFilter, tags_code: i64, ext: Option<&mut ExtReader<'_>>) -> bool {
+    let Some(offset) = offset_of(tags_code) else {
+        return filter.by_queue(tags_code);
+    };
+    match ext.map(|ext| ext.read(offset)) {
+        Some(Ok(Some(found))) => {
+            filter.by_queue(found.tags_code)
+                && (found.filter_bits.is_empty()
+                    || filter.by_filter_bits(found.store_timestamp, &found.filter_bits))
+        }
+        Some(Err(error)) => {
+            tracing::warn!(%error, "cannot read the extension of a queue's unit; its message is not filtered by it");
+            true
+        }
+        _ => true,
+    }
 }
 
 impl Core {
@@ -130,7 +149,7 @@ impl Core {
             }
             _ => return nothing(GetStatus::OffsetFoundNull, Queue::next_file(files, offset)),
         };
-        let taken = self.take(request, filter, &units);
+        let taken = queue.with_ext(files, |ext| self.take(request, filter, &units, ext));
         if let Some(segment) = taken.damaged {
             return Err(ReadError::Io {
                 path: segment.path().to_owned(),
@@ -150,7 +169,13 @@ impl Core {
     }
 
     /// Takes the records of units as long as they fit into one answer.
-    fn take(&self, request: &GetRequest<'_>, filter: &dyn MessageFilter, units: &Units) -> Taken {
+    fn take(
+        &self,
+        request: &GetRequest<'_>,
+        filter: &dyn MessageFilter,
+        units: &Units,
+        mut ext: Option<&mut ExtReader<'_>>,
+    ) -> Taken {
         let offset = request.offset;
         let mut status = GetStatus::NoMatchedMessage;
         let mut chunks = Chunks::default();
@@ -177,7 +202,7 @@ impl Core {
             }
             next += 1;
             last_physical = unit.physical;
-            if !filter.by_queue(unit.tags_code) {
+            if !wanted(filter, unit.tags_code, ext.as_deref_mut()) {
                 if count == 0 {
                     status = GetStatus::NoMatchedMessage;
                 }

@@ -17,6 +17,8 @@ pub struct Arrival<'a> {
     pub store_timestamp: i64,
     /// Properties as stored.
     pub properties: &'a str,
+    /// What [`FilterBits`] made of it; empty without.
+    pub filter_bits: &'a [u8],
 }
 
 /// Told of every record once it can be read from its queue. Called on the dispatching thread: must not wait.
@@ -78,6 +80,14 @@ pub trait Dispatcher: Send + Sync {
     }
 }
 
+/// Works out which of the expressions it knows a record may match, for the record's extension in its queue: readers that skip
+/// by it are spared reading the record. Called on the dispatching thread, only if extensions are kept.
+pub trait FilterBits: Send + Sync {
+    /// The bits; at most [`MOST_FILTER_BITS`](crate::MOST_FILTER_BITS) bytes, with more the record gets no extension. Empty:
+    /// nothing is known.
+    fn bits(&self, record: &Dispatched<'_>) -> Vec<u8>;
+}
+
 /// What is hung onto the store.
 #[derive(Clone)]
 pub struct Hooks {
@@ -85,6 +95,8 @@ pub struct Hooks {
     pub arrival: Arc<dyn ArrivalListener>,
     /// See every record, before the queues do.
     pub dispatchers: Vec<Arc<dyn Dispatcher>>,
+    /// Makes the filter bits of records.
+    pub filter_bits: Option<Arc<dyn FilterBits>>,
 }
 
 impl Default for Hooks {
@@ -92,6 +104,7 @@ impl Default for Hooks {
         Self {
             arrival: Arc::new(()),
             dispatchers: Vec::new(),
+            filter_bits: None,
         }
     }
 }

@@ -40,8 +40,9 @@ pub mod inspect;
 pub mod json_table;
 
 pub use config::{BrokerRole, Clock, DelayLevels, FlushMode, StoreConfig};
+pub use consume_queue::{MOST_FILTER_BITS, QueueExtension};
 pub use error::{OpenError, PutError, ReadError, ShutdownError, StartError, WriteRefusal};
-pub use hooks::{Arrival, ArrivalListener, Dispatched, Dispatcher, Hooks};
+pub use hooks::{Arrival, ArrivalListener, Dispatched, Dispatcher, FilterBits, Hooks};
 pub use progress::{Progress, Stage};
 pub use requests::{
     Ack, Figures, GetRequest, GetResult, GetStatus, KeyQuery, KeyQueryResult, MessageFilter, NoFilter, Put,

@@ -139,6 +139,10 @@ impl Core {
         self.wake_all();
         self.join(|name| ENDING_FIRST.contains(&name));
         let flushed = self.flush_log();
+        // What came out of the pool just now may be in no queue yet, and its thread is gone.
+        if let Err(error) = self.catch_up(Phase::Live) {
+            tracing::error!(error = %error.source(), "cannot dispatch the end of the log; the next start does");
+        }
         self.sync_queues()
             .map_err(stop_error("flush the queues of", root))?;
         self.delay.save().map_err(|e| match e {

@@ -61,6 +61,13 @@ fn check(config: &StoreConfig) -> Result<DiskState, OpenError> {
             i32::MAX
         )));
     }
+    let ext = config.consume_queue_ext_file_size;
+    if !(4096..=i32::MAX as u64).contains(&ext) {
+        return Err(OpenError::Config(format!(
+            "mappedFileSizeConsumeQueueExt is {ext}; it must be from 4096 to {}",
+            i32::MAX
+        )));
+    }
     if config.max_hash_slot_num == 0 || config.max_index_num < 2 || config.max_index_num > i32::MAX as u32 {
         return Err(OpenError::Config(
             "maxHashSlotNum must be at least 1, maxIndexNum at least 2".to_owned(),
@@ -206,13 +213,8 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
         abnormal.then(|| checkpoint.index()),
     )
     .map_err(io_error("load", &index_dir))?;
-    let queue_files = QueueFiles::new(
-        queue_dir.clone(),
-        config.queue_file_size(),
-        config.open_queue_files,
-    );
     let dispatch = Dispatch {
-        queues: Queues::new(queue_files),
+        queues: Queues::new(queue_files(&config)),
         index,
         checkpoint,
         hooks,
@@ -275,6 +277,35 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
     Ok(Core::new(config, progress, parts))
 }
 
+/// The files of queues, and of their extensions if these are kept or some are there.
+fn queue_files(config: &StoreConfig) -> QueueFiles {
+    let (dir, ext_dir) = (config.consume_queue_dir(), config.consume_queue_ext_dir());
+    let queues = QueueFiles::new(dir, config.queue_file_size(), config.open_queue_files);
+    if !config.enable_consume_queue_ext && !ext_dir.is_dir() {
+        return queues;
+    }
+    let most = config.open_queue_files / 4;
+    let ext = QueueFiles::new(ext_dir, config.consume_queue_ext_file_size, most);
+    queues.with_ext(ext, config.enable_consume_queue_ext)
+}
+
+/// Deletes all queues under a directory.
+fn delete_topics(dir: &Path) -> Result<(), OpenError> {
+    let topics = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(io_error("list", dir))?,
+    };
+    for topic in topics
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+    {
+        tracing::warn!(path = %topic.display(), "there is no log: deleting the queues of a topic");
+        fs::remove_dir_all(&topic).map_err(io_error("delete", &topic))?;
+    }
+    Ok(())
+}
+
 struct Recovery<'a> {
     files: &'a [LogFile],
     size: u64,
@@ -298,14 +329,8 @@ impl Recovery<'_> {
         self.progress.set_stage(Stage::Recovering);
         let Some(last) = self.files.last() else {
             // Queues without a log say nothing.
-            for topic in fs::read_dir(&queue_dir)
-                .map_err(io_error("list", &queue_dir))?
-                .flatten()
-            {
-                if topic.path().is_dir() {
-                    tracing::warn!(path = %topic.path().display(), "there is no log: deleting the queues of a topic");
-                    fs::remove_dir_all(topic.path()).map_err(io_error("delete", &topic.path()))?;
-                }
+            for dir in [&queue_dir, &config.consume_queue_ext_dir()] {
+                delete_topics(dir)?;
             }
             dispatch.index.cut(0).map_err(index_error)?;
             for dispatcher in &dispatch.hooks.dispatchers {

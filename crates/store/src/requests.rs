@@ -12,6 +12,8 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use crate::QueueExtension;
+
 /// A message to append.
 #[derive(Debug, Clone, Copy)]
 pub struct PutMessage<'a> {
@@ -227,8 +229,16 @@ impl fmt::Debug for Ack {
 
 /// Which records of a queue a reader wants.
 pub trait MessageFilter {
-    /// By the consume queue's tag hash; the low 32 bits are the hash. Says no only if the record is surely unwanted.
+    /// By the consume queue's tag hash; the low 32 bits are the hash. Says no only if the record is surely unwanted. Not asked
+    /// where the hash is in an extension that can't be read.
     fn by_queue(&self, tags_code: i64) -> bool;
+
+    /// By the bits of the record's extension, if it has some, and the time when it was stored, in milliseconds. Says no only if
+    /// the record is surely unwanted.
+    fn by_filter_bits(&self, store_timestamp: i64, bits: &[u8]) -> bool {
+        let _ = (store_timestamp, bits);
+        true
+    }
 
     /// By the record itself.
     fn by_record(&self, record: &[u8]) -> bool {
@@ -338,14 +348,16 @@ pub struct ShutdownReport {
 }
 
 /// One unit of a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueUnit {
     /// Log offset of the record.
     pub physical: i64,
     /// Bytes of the record.
     pub size: i32,
-    /// Hash of its tag; deliver time of a delayed message.
+    /// Hash of its tag; deliver time of a delayed message; below every hash: the address of its extension.
     pub tags_code: i64,
+    /// Its extension, if it has one that can be read.
+    pub extension: Option<QueueExtension>,
 }
 
 /// Positions of a queue.

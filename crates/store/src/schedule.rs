@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     BrokerRole,
+    consume_queue::{Queue, Unit, offset_of},
     core::Core,
     json_table::{self, TableError},
     put::Onward,
@@ -169,7 +170,8 @@ impl Core {
                     return Some(self.config.clock.now() + 1_000);
                 }
             };
-            for unit in units.iter() {
+            for mut unit in units.iter() {
+                unit.tags_code = self.due_time(&queue, unit, delay);
                 let now = self.config.clock.now();
                 // A time further off than the level's delay is none: the table or the clock was changed.
                 let sensible = delay.is_none_or(|delay| unit.tags_code <= now.saturating_add(delay));
@@ -188,6 +190,23 @@ impl Core {
             }
         }
         None
+    }
+
+    /// When a delayed message is due: as its unit says, or the extension that this points to, or else by its store time.
+    fn due_time(&self, queue: &Queue, unit: Unit, delay: Option<i64>) -> i64 {
+        let Some(offset) = offset_of(unit.tags_code) else {
+            return unit.tags_code;
+        };
+        let found = queue.with_ext(&self.dispatch.queues.files, |ext| ext?.read(offset).ok()?);
+        found.map_or_else(
+            || {
+                let stored = self
+                    .log
+                    .with_record(unit.physical, |record, _| record.store_timestamp);
+                stored.map_or(0, |time| time.saturating_add(delay.unwrap_or(0)))
+            },
+            |found| found.tags_code,
+        )
     }
 
     fn deliver(self: &Arc<Self>, level: i32, offset: i64, physical: i64) -> Delivery {

@@ -12,7 +12,8 @@ use ferromq_protocol::names::topics;
 use crate::{
     Figures, GetRequest, GetResult, Hooks, KeyQuery, KeyQueryResult, MessageFilter, OpenError, Progress, Put,
     PutBatch, PutError, PutMessage, QueuePositions, QueueUnit, ReadError, ShutdownError, ShutdownReport,
-    StartError, StoreConfig, WriteRefusal, clean::plan, core::Core, ha::Replica, open, places,
+    StartError, StoreConfig, WriteRefusal, clean::plan, consume_queue::offset_of, core::Core, ha::Replica,
+    open, places,
 };
 
 /// The store. Clones share it; when the last one goes without a [`Store::shutdown`], the next start has to recover.
@@ -151,12 +152,17 @@ impl Store {
         }
         let wanted = (offset..max).take(count);
         let units = wanted.map_while(|at| queue.unit(&core.dispatch.queues.files, at).ok().flatten());
-        let units = units.filter(|unit| !unit.is_pre_blank()).map(|unit| QueueUnit {
-            physical: unit.physical,
-            size: unit.size,
-            tags_code: unit.tags_code,
+        let units: Vec<_> = units.filter(|unit| !unit.is_pre_blank()).collect();
+        let extended = queue.with_ext(&core.dispatch.queues.files, |mut ext| {
+            let with_extension = units.iter().map(|unit| QueueUnit {
+                physical: unit.physical,
+                size: unit.size,
+                tags_code: unit.tags_code,
+                extension: offset_of(unit.tags_code).and_then(|at| ext.as_mut()?.read(at).ok()?),
+            });
+            with_extension.collect()
         });
-        Some(units.collect())
+        Some(extended)
     }
 
     /// Looks messages up by key.

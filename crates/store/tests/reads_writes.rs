@@ -463,6 +463,7 @@ fn listeners_hear_of_each_message_once_it_can_be_read() {
     let hooks = Hooks {
         arrival: heard.clone(),
         dispatchers: vec![heard.clone()],
+        ..Hooks::default()
     };
     let store = Store::open(config(dir.path()), &Progress::new(), hooks).unwrap();
     store.start().unwrap();

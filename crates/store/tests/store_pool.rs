@@ -163,3 +163,24 @@ fn warm_files_work_whatever_the_kernel_allows() {
     assert_eq!(all(&store, "T", 0).len(), 40);
     assert!(store.shutdown().unwrap().clean);
 }
+
+#[test]
+fn a_stop_takes_what_only_the_pool_has_to_its_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = pooled(config(dir.path()));
+    config.commit_interval = 3_600_000;
+    config.commit_thorough_interval = 3_600_000;
+    config.commit_least_pages = 1_000_000;
+    config.flush_interval_commit_log = 3_600_000;
+    config.flush_commit_log_least_pages = 1_000_000;
+    config.flush_commit_log_thorough_interval = 3_600_000;
+    let store = open(config.clone());
+    for n in 0..50u8 {
+        put(&store, "last", 0, &[n]);
+    }
+    assert_eq!(store.max_offset("last", 0), 0);
+    assert!(store.shutdown().unwrap().clean);
+    assert_eq!(store.max_offset("last", 0), 50);
+    drop(store);
+    assert_eq!(all(&open(config), "last", 0).len(), 50);
+}

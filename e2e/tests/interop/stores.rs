@@ -107,13 +107,19 @@ fn our_broker_takes_over_a_store_of_javas_broker() {
 }
 
 /// Ours, Java's, ours, three times, each appending to what the other left. After each turn Java's store classes read all of it:
-/// messages, queue entries and keys; at the end our broker serves all of it, and delayed messages came once each.
+/// messages, queue entries with their extensions, and keys; at the end our broker serves all of it, and delayed messages came
+/// once each.
 #[test]
 fn a_store_changes_hands_three_times() {
     const TURNS: i64 = 6;
     const EACH: i64 = 5;
     test(|dir| {
-        let (names, mut broker) = pair(dir, Kind::Ours, Kind::Ours, Broker::SMALL_FILES)?;
+        let extensions = [
+            ("enableConsumeQueueExt", "true"),
+            ("mappedFileSizeConsumeQueueExt", "4096"),
+        ];
+        let settings = [Broker::SMALL_FILES, &extensions].concat();
+        let (names, mut broker) = pair(dir, Kind::Ours, Kind::Ours, &settings)?;
         let rust = Rust::start(&names)?;
         rust.make_topic("Delayed", 1)?;
         let producer = rust.producer("delayed_p");
@@ -147,6 +153,10 @@ fn a_store_changes_hands_three_times() {
             for ledger in &ledgers {
                 java::has_all(&reading, &java::ledger(ledger)?)?;
             }
+            anyhow::ensure!(
+                reading.messages.values().all(|m| m["extended"] == true),
+                "turn {turn}: an entry without an extension"
+            );
             let of = |topic: &str, queue: i64| {
                 let all = reading.messages.values();
                 all.filter(|m| m["topic"] == topic && m["queue"] == queue).count() as i64

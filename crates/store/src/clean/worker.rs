@@ -277,7 +277,8 @@ impl Core {
                         self.clean_signal.wait(pause, || self.stopping());
                     }
                 }
-                queue.align(files, log_min)
+                queue.align(files, log_min)?;
+                queue.align_ext(files)
             })();
             if let Err(error) = result {
                 tracing::warn!(topic = %queue.topic(), queue = queue.id(), %error, "cannot clean a consume queue");

@@ -12,7 +12,10 @@ use std::{
 use parking_lot::Mutex;
 use rustix::fs::{Advice, SeekFrom};
 
-use crate::fs::{crash_safe, segment::file_name};
+use crate::fs::{
+    crash_safe,
+    segment::{file_name, parse_name},
+};
 
 type Key = (u32, u64);
 
@@ -29,6 +32,8 @@ pub(crate) struct QueueFiles {
     size: u64,
     most: usize,
     cache: Mutex<Cache>,
+    ext: Option<Box<Self>>,
+    ext_writes: bool,
 }
 
 impl QueueFiles {
@@ -39,7 +44,41 @@ impl QueueFiles {
             size,
             most: most.max(8),
             cache: Mutex::default(),
+            ext: None,
+            ext_writes: false,
         }
+    }
+
+    /// Has units extended by what is in `ext`; new units are if `writes`.
+    #[must_use]
+    pub(crate) fn with_ext(mut self, ext: Self, writes: bool) -> Self {
+        self.ext = Some(Box::new(ext));
+        self.ext_writes = writes;
+        self
+    }
+
+    /// Where the extensions of units are, if any may be.
+    pub(crate) fn ext(&self) -> Option<&Self> {
+        self.ext.as_deref()
+    }
+
+    /// Whether new units are extended.
+    pub(crate) fn extends(&self) -> bool {
+        self.ext_writes
+    }
+
+    /// Offsets of the files in a queue's directory, in order.
+    pub(crate) fn bases(dir: &Path) -> io::Result<Vec<u64>> {
+        let entries = match fs::read_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut bases = Vec::new();
+        for entry in entries {
+            bases.extend(parse_name(&entry?.file_name()));
+        }
+        bases.sort_unstable();
+        Ok(bases)
     }
 
     /// Bytes of a file.

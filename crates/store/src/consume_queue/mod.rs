@@ -10,12 +10,15 @@
 //! hundred thousand queues need no descriptor and no mapping each. Units reach the files in coalesced writes.
 //! Everything here can be rebuilt from the log.
 
+mod ext;
 mod files;
 mod queue;
 mod recover;
 mod table;
 mod unit;
 
+pub(crate) use ext::{ExtReader, offset_of};
+pub use ext::{MOST_FILTER_BITS, QueueExtension};
 pub(crate) use files::QueueFiles;
 pub(crate) use queue::{Appended, Queue, Units};
 pub(crate) use recover::{EndBy, LoadError, load};

@@ -15,12 +15,13 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
+    ext::{Ext, QueueExtension},
     files::QueueFiles,
     unit::{UNIT, Unit},
 };
 
 /// Unwritten units are written once there are this many bytes of them.
-const WRITE_AT: usize = 16 << 10;
+pub(super) const WRITE_AT: usize = 16 << 10;
 /// Written units that stay in memory for readers at the end.
 const KEEP: usize = 1 << 10;
 
@@ -58,8 +59,19 @@ pub(super) struct State {
     pub(super) max_physical: i64,
     /// Log offset of the first unit's record in files; 0 if that isn't known.
     pub(super) first_physical: i64,
+    /// Where extensions go; unknown until the first one.
+    pub(super) ext: Option<Box<Ext>>,
     listed: bool,
     touched: bool,
+}
+
+/// How far a queue's files were written at some time.
+#[derive(Debug)]
+pub(super) struct Marks {
+    written: u64,
+    ext: u64,
+    names: bool,
+    ext_names: bool,
 }
 
 /// A queue of a topic.
@@ -126,7 +138,8 @@ impl Queue {
     /// Bytes of its units, about as much as its files take.
     pub(crate) fn bytes(&self) -> u64 {
         let state = self.state.lock();
-        (state.end - state.first).next_multiple_of(4096)
+        let ext = state.ext.as_ref().map_or(0, |ext| ext.written_bytes());
+        (state.end - state.first).next_multiple_of(4096) + ext
     }
 
     /// Log offset after the record of the last unit; 0 if there's none.
@@ -134,8 +147,14 @@ impl Queue {
         self.state.lock().max_physical
     }
 
-    /// Adds the unit of queue offset `offset`.
-    pub(crate) fn append(&self, files: &QueueFiles, offset: i64, unit: Unit) -> io::Result<Appended> {
+    /// Adds the unit of queue offset `offset`, extended by `ext`.
+    pub(crate) fn append(
+        &self,
+        files: &QueueFiles,
+        offset: i64,
+        mut unit: Unit,
+        ext: Option<&QueueExtension>,
+    ) -> io::Result<Appended> {
         let mut state = self.state.lock();
         if unit.end() <= state.max_physical || self.is_dead() {
             return Ok(Appended::Known);
@@ -163,6 +182,11 @@ impl Queue {
         }
         if at > state.end {
             return Ok(Appended::Gap((state.end / UNIT) as i64));
+        }
+        if let (Some(ext), Some(ext_files)) = (ext, files.ext())
+            && let Some(address) = self.put_ext(&mut state, files, ext_files, ext)?
+        {
+            unit.tags_code = address;
         }
         if at == state.first {
             state.first_physical = unit.physical;
@@ -256,6 +280,10 @@ impl Queue {
 
     /// Waits until everything written is on the disk.
     pub(crate) fn sync(&self, files: &QueueFiles) -> io::Result<()> {
+        // Units must not be there without what they point to.
+        if let Some(ext) = files.ext() {
+            self.sync_ext(ext)?;
+        }
         let (from, to, names) = {
             let mut state = self.state.lock();
             (state.synced, state.written, std::mem::take(&mut state.names))
@@ -275,14 +303,37 @@ impl Queue {
         Ok(())
     }
 
-    /// Says that everything written up to now was synced by other means.
-    pub(crate) fn note_synced(&self, written: u64) {
+    /// What a sync of everything, begun after this, makes safe.
+    pub(super) fn marks(&self) -> Marks {
         let mut state = self.state.lock();
-        state.synced = state.synced.max(written.min(state.written));
-        state.names = false;
+        let (_, ext, ext_names) = state.ext.as_mut().map_or((0, 0, false), |ext| ext.unsynced());
+        Marks {
+            written: state.written,
+            ext,
+            names: std::mem::take(&mut state.names),
+            ext_names,
+        }
+    }
+
+    /// How that sync ended.
+    pub(super) fn note_synced(&self, marks: &Marks, done: bool) {
+        let mut state = self.state.lock();
+        if done {
+            state.synced = state.synced.max(marks.written.min(state.written));
+        } else {
+            state.names |= marks.names;
+        }
+        if let Some(ext) = state.ext.as_mut() {
+            if done {
+                ext.note_synced(marks.ext);
+            } else if marks.ext_names {
+                ext.note_names();
+            }
+        }
     }
 
     /// End of what is in files.
+    #[cfg(test)]
     pub(crate) fn written(&self) -> u64 {
         self.state.lock().written
     }
@@ -407,6 +458,7 @@ impl Queue {
         state.min = state.min.min(to);
         state.tail = Vec::new();
         state.tail_start = to;
+        state.ext = None;
         if to == state.first {
             state.first_physical = 0;
         }
@@ -503,10 +555,13 @@ mod tests {
     fn appends_in_order_and_only_once() {
         let (_dir, files, q) = queue();
         for n in 0..25 {
-            assert!(matches!(q.append(&files, n, unit(n)).unwrap(), Appended::Yes(_)));
+            assert!(matches!(
+                q.append(&files, n, unit(n), None).unwrap(),
+                Appended::Yes(_)
+            ));
         }
-        assert_eq!(q.append(&files, 7, unit(7)).unwrap(), Appended::Known);
-        assert_eq!(q.append(&files, 30, unit(30)).unwrap(), Appended::Gap(25));
+        assert_eq!(q.append(&files, 7, unit(7), None).unwrap(), Appended::Known);
+        assert_eq!(q.append(&files, 30, unit(30), None).unwrap(), Appended::Gap(25));
         assert_eq!(q.range(), (0, 25));
         let tail: Vec<_> = q.read(&files, 22, 100).unwrap().iter().collect();
         assert_eq!(tail, (22..25).map(unit).collect::<Vec<_>>());
@@ -523,7 +578,7 @@ mod tests {
     fn offsets_that_no_queue_can_reach_hold_nothing() {
         let (_dir, files, q) = queue();
         for n in 0..25 {
-            q.append(&files, n, unit(n)).unwrap();
+            q.append(&files, n, unit(n), None).unwrap();
         }
         // Times 20 these pass 2^64; the first comes out as 4, a place inside the queue.
         for offset in [
@@ -547,7 +602,7 @@ mod tests {
     #[test]
     fn starts_in_the_middle_with_pre_blank_units() {
         let (dir, files, q) = queue();
-        assert_eq!(q.append(&files, 13, unit(13)).unwrap(), Appended::Yes(true));
+        assert_eq!(q.append(&files, 13, unit(13), None).unwrap(), Appended::Yes(true));
         assert_eq!(q.range(), (13, 14));
         q.write_out(&files).unwrap();
         let content = std::fs::read(dir.path().join("t/3/00000000000000000200")).unwrap();
@@ -561,7 +616,7 @@ mod tests {
     fn truncation_clears_what_is_behind() {
         let (dir, files, q) = queue();
         for n in 0..25 {
-            q.append(&files, n, unit(n)).unwrap();
+            q.append(&files, n, unit(n), None).unwrap();
         }
         q.write_out(&files).unwrap();
         q.truncate(&files, 12).unwrap();
@@ -569,7 +624,7 @@ mod tests {
         assert!(!dir.path().join("t/3/00000000000000000400").exists());
         let second = std::fs::read(dir.path().join("t/3/00000000000000000200")).unwrap();
         assert!(second[40..].iter().all(|b| *b == 0));
-        q.append(&files, 12, unit(12)).unwrap();
+        q.append(&files, 12, unit(12), None).unwrap();
         assert_eq!(q.unit(&files, 12).unwrap(), Some(unit(12)));
         assert_eq!(q.unit(&files, 11).unwrap(), Some(unit(11)));
     }
@@ -578,7 +633,7 @@ mod tests {
     fn follows_the_log_when_its_front_goes() {
         let (dir, files, q) = queue();
         for n in 0..25 {
-            q.append(&files, n, unit(n)).unwrap();
+            q.append(&files, n, unit(n), None).unwrap();
         }
         q.write_out(&files).unwrap();
         assert!(q.delete_first_file(&files, 1_350).unwrap());

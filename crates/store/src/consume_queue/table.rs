@@ -128,12 +128,13 @@ impl Queues {
     pub(crate) fn sync(&self) -> io::Result<()> {
         let unsynced: Vec<_> = self.all().into_iter().filter(|q| q.unsynced()).collect();
         if unsynced.len() > MANY {
-            let marks: Vec<_> = unsynced.iter().map(|q| q.written()).collect();
-            self.files.sync_all()?;
-            for (queue, written) in unsynced.iter().zip(marks) {
-                queue.note_synced(written);
+            let marks: Vec<_> = unsynced.iter().map(|q| q.marks()).collect();
+            let ext = self.files.ext().map_or(Ok(()), QueueFiles::sync_all);
+            let synced = ext.and_then(|()| self.files.sync_all());
+            for (queue, marks) in unsynced.iter().zip(marks) {
+                queue.note_synced(&marks, synced.is_ok());
             }
-            return Ok(());
+            return synced;
         }
         unsynced.iter().try_for_each(|queue| queue.sync(&self.files))
     }
@@ -148,6 +149,12 @@ impl Queues {
             // Whoever is writing the queue finishes before its files go.
             drop(queue.state.lock());
             self.files.forget_queue(queue.uid);
+        }
+        if let Some(ext) = self.files.ext() {
+            for queue in &queues {
+                ext.forget_queue(queue.uid);
+            }
+            remove_dir(&ext.topic_dir(topic))?;
         }
         remove_dir(&self.files.topic_dir(topic))
     }
@@ -165,15 +172,17 @@ impl Queues {
         }
         queue.kill();
         drop(queue.state.lock());
-        self.files.forget_queue(queue.uid);
-        remove_dir(&self.files.queue_dir(queue.topic(), queue.id()))?;
-        if let Err(error) = fs::remove_dir(self.files.topic_dir(queue.topic()))
-            && !matches!(
-                error.kind(),
-                io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound
-            )
-        {
-            return Err(error);
+        for files in self.files.ext().into_iter().chain([&self.files]) {
+            files.forget_queue(queue.uid);
+            remove_dir(&files.queue_dir(queue.topic(), queue.id()))?;
+            if let Err(error) = fs::remove_dir(files.topic_dir(queue.topic()))
+                && !matches!(
+                    error.kind(),
+                    io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound
+                )
+            {
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -211,7 +220,7 @@ mod tests {
                     size: 10,
                     tags_code: 0,
                 };
-                if queue.append(&queues.files, n / 5, unit).unwrap() == Appended::Yes(true) {
+                if queue.append(&queues.files, n / 5, unit, None).unwrap() == Appended::Yes(true) {
                     queues.list(queue.clone());
                 }
                 queues.write_out().unwrap();

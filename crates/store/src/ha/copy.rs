@@ -68,7 +68,7 @@ fn places(config: &StoreConfig) -> Vec<(PathBuf, PathBuf)> {
     let mut all = config.commit_log_dirs();
     all.extend([
         config.consume_queue_dir(),
-        config.root.join("consumequeue_ext"),
+        config.consume_queue_ext_dir(),
         config.index_dir(),
         config.root.join("checkpoint"),
     ]);

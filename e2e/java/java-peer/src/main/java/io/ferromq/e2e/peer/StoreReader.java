@@ -20,6 +20,7 @@ import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.store.ConsumeQueue;
+import org.apache.rocketmq.store.ConsumeQueueExt;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.QueryMessageResult;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
@@ -142,9 +143,18 @@ public final class StoreReader {
             wrong.add(queue.getTopic() + "/" + queue.getQueueId() + "/" + at + ": entry " + physical + "+" + size + " leads to " + m);
             return null;
         }
+        boolean extended = queue.isExtAddr(tagsCode);
+        if (extended) {
+            ConsumeQueueExt.CqExtUnit ext = queue.getExt(tagsCode);
+            if (ext == null || ext.getMsgStoreTime() != m.getStoreTimestamp()) {
+                wrong.add(queue.getTopic() + "/" + queue.getQueueId() + "/" + at + ": extension " + tagsCode + " is " + ext);
+                return null;
+            }
+            tagsCode = ext.getTagsCode();
+        }
         Map<String, String> properties = new TreeMap<>(m.getProperties());
         out.println(Json.text(Json.object("topic", m.getTopic(), "queue", m.getQueueId(), "offset", at, "physical", physical,
-                "size", size, "tagsCode", tagsCode, "sysFlag", m.getSysFlag(), "flag", m.getFlag(),
+                "size", size, "tagsCode", tagsCode, "extended", extended, "sysFlag", m.getSysFlag(), "flag", m.getFlag(),
                 "born", m.getBornTimestamp(), "bornHost", String.valueOf(m.getBornHost()), "stored", m.getStoreTimestamp(),
                 "storeHost", String.valueOf(m.getStoreHost()), "reconsume", m.getReconsumeTimes(),
                 "prepared", m.getPreparedTransactionOffset(), "crc", m.getBodyCRC(), "bodyLen", m.getBody().length,
