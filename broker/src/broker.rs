@@ -314,6 +314,16 @@ async fn serve(
     let deadline = Duration::from_millis(settings.shutdown_timeout_millis);
     let names = settings.name_servers()?;
     let (files, topics, groups, offsets) = load_tables(&settings, &identity, now)?;
+    // A slave's log may lack what its master's consumers have read already.
+    if store.config().role != BrokerRole::Slave && store.figures().dispatch_behind == 0 {
+        let moved = offsets.keep_within(|topic, queue| store.max_offset(topic, queue));
+        if moved > 0 {
+            tracing::warn!(
+                moved,
+                "progress beyond the end of queues was moved back to it: a crash lost messages that had been read"
+            );
+        }
+    }
     let topics = Arc::new(topics);
     let acl = settings.acl_enable.then(|| Acl::load(settings.acl_places()));
     let signer = Signer::of_file(&settings.home().join("conf/tools.yml"))

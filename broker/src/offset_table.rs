@@ -124,6 +124,25 @@ impl OffsetTable {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
+    /// Moves offsets beyond the end of their queue back to it, and says how many those were. A crash loses messages that nobody
+    /// was told were safe, but consumers may have read them: the messages that get their offsets next would be passed over.
+    pub(crate) fn keep_within(&self, end: impl Fn(&str, i32) -> i64) -> u64 {
+        let mut moved = 0;
+        for topics in self.groups.write().values_mut() {
+            for (topic, queues) in topics {
+                for (&queue, offset) in queues {
+                    let end = end(topic, queue);
+                    if *offset > end {
+                        *offset = end;
+                        moved += 1;
+                    }
+                }
+            }
+        }
+        self.changes.fetch_add(moved, Ordering::Release);
+        moved
+    }
+
     /// The offsets of one group on one topic.
     pub(crate) fn queues(&self, group: &str, topic: &str) -> Queues {
         self.groups
@@ -207,6 +226,22 @@ mod tests {
         table.set("g", "t", 0, 5);
         table.set("g", "t", 0, -1);
         assert_eq!(table.get("g", "t", 0), Some(5));
+    }
+
+    #[test]
+    fn offsets_beyond_the_end_go_back_to_it() {
+        let table = OffsetTable::default();
+        table.set("g", "t", 0, 5);
+        table.set("g", "t", 1, 9);
+        table.set("h", "gone", 0, 3);
+        let before = table.changes();
+        let end = |topic: &str, queue| if topic == "t" { 7 + i64::from(queue) } else { 0 };
+        assert_eq!(table.keep_within(end), 2);
+        assert_eq!(table.get("g", "t", 0), Some(5));
+        assert_eq!(table.get("g", "t", 1), Some(8));
+        assert_eq!(table.get("h", "gone", 0), Some(0));
+        assert_eq!(table.changes(), before + 2);
+        assert_eq!(table.keep_within(end), 0);
     }
 
     #[test]

@@ -99,6 +99,9 @@ async fn progress_on_light_queues_is_kept_in_javas_file() {
     let mut rig = Rig::start_with(light).await;
     rig.peer.ok(dispatched("x", "%LMQ%a")).await;
     rig.peer.drain("%LMQ%a", 0, 0, 1).await;
+    for body in ["0", "1"] {
+        rig.peer.send("T", 1, body).await;
+    }
     rig.peer.ok(commit("%LMQ%g", "%LMQ%a", 7, 1)).await;
     rig.peer.ok(commit("CG", "T", 1, 1)).await;
     assert_eq!(stored(&rig, "%LMQ%g", "%LMQ%a", 0).await, 1);

@@ -215,6 +215,14 @@ async fn a_slave_finds_its_master_at_the_name_server_and_is_promoted_by_a_restar
     for n in 0..100 {
         master.peer.send("T", 0, &format!("acknowledged {n}")).await;
     }
+    // A delayed message that the master has delivered already.
+    let delayed = send_command("Delayed", 0, "once", "DELAY\u{1}1\u{2}");
+    assert_eq!(master.peer.call(delayed).await.code, 0);
+    let saved = follower.dir.path().join("config/delayOffset.json");
+    eventually("its delivery is known to the slave", async || {
+        std::fs::read_to_string(&saved).is_ok_and(|text| text.contains(r#""1":1"#) || text.contains("1:1"))
+    })
+    .await;
     let count = master.peer.max_offset("T", 0).await;
     eventually("the topic is copied", async || {
         follower.peer.pull_code("T").await == 0
@@ -228,6 +236,10 @@ async fn a_slave_finds_its_master_at_the_name_server_and_is_promoted_by_a_restar
     assert_eq!(promoted.send("T", 0, "of the new master").await.offset, count);
     let after = promoted.drain("T", 0, 0, count as usize + 1).await;
     assert_eq!(after[..count as usize], bodies);
+    // It is not delivered again: the next one is the second of its queue.
+    let delayed = send_command("Delayed", 0, "next", "DELAY\u{1}1\u{2}");
+    assert_eq!(promoted.call(delayed).await.code, 0);
+    assert_eq!(promoted.drain("Delayed", 0, 0, 2).await, ["once", "next"]);
     follower.stop().await;
     names.shutdown().await;
 }
