@@ -21,6 +21,7 @@ use crate::expiring::Expiring;
 use crate::extend::SendHook;
 use crate::group_table::GroupTable;
 use crate::item_stats::ItemStats;
+use crate::last_times::LastTimes;
 use crate::long_poll::LongPoll;
 use crate::metrics::Series;
 use crate::notice::Notices;
@@ -79,6 +80,8 @@ pub(crate) struct Core {
     pub(crate) transactions: Mutex<Ledger>,
     pub(crate) held: Arc<LongPoll>,
     pub(crate) notices: Notices,
+    /// Store times that tools asked for.
+    pub(crate) last_times: LastTimes,
     /// How far behind groups read.
     pub(crate) slow_readers: SlowReaders,
     pub(crate) gate: Arc<WriteGate>,
@@ -166,6 +169,7 @@ impl Core {
             transactions: Mutex::default(),
             held: parts.held,
             notices: Notices::default(),
+            last_times: LastTimes::default(),
             slow_readers: SlowReaders::default(),
             gate: parts.gate,
             stats: Stats::default(),

@@ -17,6 +17,7 @@ mod extend;
 mod group_table;
 mod http;
 mod item_stats;
+mod last_times;
 mod long_poll;
 mod metrics;
 mod notice;

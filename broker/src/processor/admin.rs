@@ -122,6 +122,7 @@ pub(crate) fn delete_topic(
     // A topic made anew under the name starts at offset 0: old progress would point past its end.
     core.offsets.remove_topic(header.topic);
     core.items.forget_topic(header.topic);
+    core.last_times.forget_topic(header.topic);
     core.save_offsets()?;
     Ok(once_registered(core, request))
 }
@@ -176,6 +177,7 @@ pub(crate) fn delete_group(
         tracing::info!(group = header.group_name, by = %cx.conn.peer(), "consumer group deleted");
     }
     core.items.forget_group(header.group_name);
+    core.last_times.forget_group(header.group_name);
     core.save_groups()?;
     if header.remove_offset {
         core.offsets.remove_group(header.group_name);

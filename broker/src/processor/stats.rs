@@ -23,6 +23,12 @@ use crate::client_table::Lookup;
 use crate::clock::now_ms;
 use crate::core::Core;
 
+/// When the message at an offset was stored, of which the queue or the group has not got beyond yet.
+fn stored_at(core: &Core, topic: &str, queue_id: i32, group: &str, offset: i64) -> Option<i64> {
+    let read = || core.store.store_time(topic, queue_id, offset);
+    core.last_times.of(topic, queue_id, group, offset, read)
+}
+
 pub(crate) fn topic(core: &Arc<Core>, _: &RequestContext, request: &Command) -> Result<Outcome, Refusal> {
     let header: TopicHeader<'_> = request.header()?;
     let Some(topic) = core.topics.get(header.topic) else {
@@ -36,9 +42,7 @@ pub(crate) fn topic(core: &Arc<Core>, _: &RequestContext, request: &Command) -> 
         let min_offset = core.store.min_offset(header.topic, queue_id).max(0);
         let max_offset = core.store.max_offset(header.topic, queue_id).max(0);
         let last_update_timestamp = if max_offset > 0 {
-            core.store
-                .store_time(header.topic, queue_id, max_offset - 1)
-                .unwrap_or(0)
+            stored_at(core, header.topic, queue_id, "", max_offset - 1).unwrap_or(0)
         } else {
             0
         };
@@ -84,7 +88,7 @@ fn progress(core: &Core, group: &str, topic: &str) -> BTreeMap<MessageQueue, Off
         let broker_offset = core.store.max_offset(topic, queue_id).max(0);
         let consumer_offset = consumed.get(&queue_id).copied().unwrap_or(0);
         let last = if consumer_offset > 0 {
-            core.store.store_time(topic, queue_id, consumer_offset - 1)
+            stored_at(core, topic, queue_id, group, consumer_offset - 1)
         } else {
             None
         };

@@ -6,6 +6,7 @@ mod acl;
 mod addresses;
 mod admin;
 mod bad_input;
+mod better;
 mod busy;
 mod cases;
 mod clients;
