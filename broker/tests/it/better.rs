@@ -135,7 +135,10 @@ fn named(page: &str) -> Vec<(String, String)> {
     quoted
         .filter_map(|text| {
             let (file, name) = text.split_once(": ")?;
-            file.ends_with(".rs").then(|| (file.to_owned(), name.to_owned()))
+            Path::new(file)
+                .extension()
+                .is_some_and(|e| e == "rs")
+                .then(|| (file.to_owned(), name.to_owned()))
         })
         .collect()
 }
