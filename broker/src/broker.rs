@@ -20,6 +20,7 @@ use ferromq_remoting::{
     ServerConfig, ServerFigures, ServerTls, TlsSettings,
 };
 use ferromq_store::ha::Slave;
+use ferromq_store::json_table::TableError;
 use ferromq_store::{BrokerRole, Hooks, Progress, Store, StoreConfig};
 use parking_lot::RwLock;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout, timeout_at};
@@ -31,6 +32,7 @@ use crate::clock::{now_ms, steady_ms};
 use crate::config::{BrokerSettings, SharedSettings};
 use crate::core::{Core, Files, Identity, Parts, system_topics};
 use crate::extend::{Extensions, SendHook};
+use crate::filter_table::{FilterFile, FilterTable};
 use crate::group_table::GroupTable;
 use crate::http::{Labels, Pages};
 use crate::long_poll::LongPoll;
@@ -253,10 +255,11 @@ async fn start(
     let http = start_http(&settings, &pages, tasks).await?;
 
     let held = Arc::new(LongPoll::new(settings.pull_thread_pool_queue_capacity));
+    let filters = Arc::new(load_filters(&settings)?);
     let hooks = Hooks {
         arrival: held.clone(),
         dispatchers: extensions.dispatch,
-        ..Hooks::default()
+        filter_bits: Some(filters.clone()),
     };
     let store = blocking(&tasks.house, move || Store::open(config, &progress, hooks))
         .await?
@@ -274,6 +277,7 @@ async fn start(
                 pages,
                 gate,
                 held,
+                filters,
                 store.clone(),
                 http,
                 quota,
@@ -304,6 +308,7 @@ async fn serve(
     pages: Arc<Pages>,
     gate: Arc<WriteGate>,
     held: Arc<LongPoll>,
+    filters: Arc<FilterTable>,
     store: Store,
     http: Option<SocketAddr>,
     quota: Shares,
@@ -355,6 +360,7 @@ async fn serve(
         topics,
         groups,
         offsets,
+        filters,
         held,
         gate,
         registrar: registrar.clone(),
@@ -441,6 +447,21 @@ async fn blocking<T: Send + 'static>(
     tasks.spawn_blocking(work).await.context("a worker thread failed")
 }
 
+fn filter_file(settings: &BrokerSettings) -> TableFile {
+    TableFile::new(&settings.root(), "consumerFilter.json")
+}
+
+/// What is only there to be faster with is no reason not to start.
+fn load_filters(settings: &BrokerSettings) -> anyhow::Result<FilterTable> {
+    let file = filter_file(settings).load().unwrap_or_else(|error: TableError| {
+        tracing::warn!(%error, "the filter data of consumers cannot be read and is made anew");
+        FilterFile::default()
+    });
+    let filters = FilterTable::from_file(file, settings.bloom_filter()?, now_ms());
+    filters.calculate(settings.enable_calc_filter_bit_map);
+    Ok(filters)
+}
+
 type Tables = (Files, TopicTable, GroupTable, OffsetTable);
 
 fn load_tables(settings: &BrokerSettings, identity: &Identity, now: i64) -> anyhow::Result<Tables> {
@@ -455,6 +476,7 @@ fn load_tables(settings: &BrokerSettings, identity: &Identity, now: i64) -> anyh
         topics: TableFile::new(&root, "topics.json"),
         groups: TableFile::new(&root, "subscriptionGroup.json"),
         offsets: TableFile::new(&root, offsets),
+        filters: filter_file(settings),
     };
     let topics = TopicTable::from_file(files.topics.load::<TopicConfigTable>()?, light, now);
     system_topics(&identity.cluster, &identity.name, settings).put_into(&topics, now);
@@ -550,8 +572,13 @@ async fn housekeeping(core: Arc<Core>, stop: CancellationToken) {
                 core.stats.sample(now);
                 core.items.sample(now);
                 core.locks.expire(steady_ms());
+                let keep = core.settings().filter_data_clean_time_span;
+                core.filters.clean(now, i64::try_from(keep).unwrap_or(i64::MAX));
                 let looking = core.clone();
                 core.tasks.spawn_blocking(move || {
+                    if let Err(error) = looking.save_filters() {
+                        tracing::warn!(%error, "the filter data of consumers could not be saved; it is tried again");
+                    }
                     let found = expiring::find(&looking, now_ms());
                     *looking.expiring.write() = found.into();
                 });
@@ -661,7 +688,12 @@ impl Running {
         let closing = blocking(&tasks.house, move || {
             let mut clean = true;
             transaction::save_progress(&saving);
-            for saved in [saving.save_topics(), saving.save_groups(), saving.save_offsets()] {
+            for saved in [
+                saving.save_topics(),
+                saving.save_groups(),
+                saving.save_offsets(),
+                saving.save_filters(),
+            ] {
                 if let Err(error) = saved {
                     tracing::error!(%error, "a table could not be saved at the stop");
                     clean = false;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use ferromq_daemon::settings::Notes;
 use ferromq_daemon::{Options, Properties, settings};
+use ferromq_filter::BloomFilter;
 use ferromq_remoting::{AddressServer, address_server};
 use ferromq_store::{BrokerRole, DelayLevels, FlushMode, StoreConfig};
 use parking_lot::RwLock;
@@ -136,6 +137,16 @@ settings! {
         start_accept_send_request_time_stamp: i64 = 0, "startAcceptSendRequestTimeStamp", range: 0..=i64::MAX, unit: "ms", live: true;
         /// Whether consumers may select by SQL92 expressions.
         enable_property_filter: bool = false, "enablePropertyFilter", live: true;
+        /// Whether each message gets bits that say which groups' expressions take it; kept with enableConsumeQueueExt.
+        enable_calc_filter_bit_map: bool = false, "enableCalcFilterBitMap", live: true;
+        /// How many groups with expressions a topic is expected to have; more groups make the bits less telling.
+        expect_consumer_num_use_filter: u32 = 32, "expectConsumerNumUseFilter", range: 1..=20_000;
+        /// How often the bits may be wrong with that many groups, so that a message is read for nothing.
+        max_error_rate_of_bloom_filter: u32 = 20, "maxErrorRateOfBloomFilter", range: 1..=99, unit: "percent";
+        /// How long the expressions of a group without connections are kept.
+        filter_data_clean_time_span: u64 = 86_400_000, "filterDataCleanTimeSpan", range: 0..=9_223_372_036_854_775_807, unit: "ms", live: true;
+        /// Whether the expression of a message's own topic also selects its retries.
+        filter_support_retry: bool = false, "filterSupportRetry", live: true;
         /// A client's connection is closed when nothing came or went for this long.
         server_channel_max_idle_time_seconds: u64 = 120, "serverChannelMaxIdleTimeSeconds", range: 1..=86_400, unit: "s";
         /// Length of the kernel's queue of new connections.
@@ -281,8 +292,6 @@ settings! {
         "highSpeedMode" = "false", "commercialEnable" = "true", "commercialTimerCount" = "1",
         "commercialTransCount" = "1", "commercialBigCount" = "1", "commercialBaseCount" = "1",
         "transferMsgByHeap" = "true", "maxDelayTime" = "40",
-        "enableCalcFilterBitMap" = "false", "expectConsumerNumUseFilter" = "32",
-        "maxErrorRateOfBloomFilter" = "20", "filterDataCleanTimeSpan" = "86400000", "filterSupportRetry" = "false",
         "autoDeleteUnusedStats" = "false",
         "isolateLogEnable" = "false", "offsetCheckInSlave" = "false", "duplicationEnable" = "false",
         "serverWorkerThreads" = "8", "serverCallbackExecutorThreads" = "0", "serverSelectorThreads" = "3",
@@ -418,6 +427,7 @@ impl BrokerSettings {
             BrokerRole::AsyncMaster | BrokerRole::SyncMaster => self.broker_id = 0,
         }
         flush_mode(&self.flush_disk_type)?;
+        self.bloom_filter()?;
         DelayLevels::parse(&self.message_delay_level).map_err(anyhow::Error::msg)?;
         self.bind()?;
         self.name_servers()?;
@@ -470,6 +480,23 @@ impl BrokerSettings {
             format!(
                 "namesrvAddr={} is not possible: write host:port with ; between them",
                 self.namesrv_addr
+            )
+        })
+    }
+
+    /// The shape of the bits that say to which groups a message may matter.
+    ///
+    /// # Errors
+    /// They would be too long to be kept.
+    pub(crate) fn bloom_filter(&self) -> anyhow::Result<BloomFilter> {
+        let (groups, rate) = (
+            self.expect_consumer_num_use_filter,
+            self.max_error_rate_of_bloom_filter,
+        );
+        BloomFilter::new(rate, groups).with_context(|| {
+            format!(
+                "expectConsumerNumUseFilter={groups} with maxErrorRateOfBloomFilter={rate} needs more bits than a consume queue's \
+                 extension can keep; lower the one or raise the other"
             )
         })
     }

@@ -16,9 +16,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::acl::Acl;
 use crate::client_table::ClientTable;
+use crate::clock::now_ms;
 use crate::config::{BrokerSettings, SharedSettings};
 use crate::expiring::Expiring;
 use crate::extend::SendHook;
+use crate::filter_table::FilterTable;
 use crate::group_table::GroupTable;
 use crate::item_stats::ItemStats;
 use crate::last_times::LastTimes;
@@ -58,6 +60,7 @@ pub(crate) struct Files {
     pub(crate) topics: TableFile,
     pub(crate) groups: TableFile,
     pub(crate) offsets: TableFile,
+    pub(crate) filters: TableFile,
 }
 
 /// One running broker.
@@ -74,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) topics: Arc<TopicTable>,
     pub(crate) groups: GroupTable,
     pub(crate) offsets: OffsetTable,
+    /// Which groups select by expressions.
+    pub(crate) filters: Arc<FilterTable>,
     pub(crate) clients: ClientTable<Conn>,
     pub(crate) locks: RebalanceLocks,
     /// Which half messages are decided.
@@ -133,6 +138,7 @@ pub(crate) struct Parts {
     pub(crate) topics: Arc<TopicTable>,
     pub(crate) groups: GroupTable,
     pub(crate) offsets: OffsetTable,
+    pub(crate) filters: Arc<FilterTable>,
     pub(crate) held: Arc<LongPoll>,
     pub(crate) gate: Arc<WriteGate>,
     pub(crate) registrar: Arc<Registrar>,
@@ -164,6 +170,7 @@ impl Core {
             topics: parts.topics,
             groups: parts.groups,
             offsets: parts.offsets,
+            filters: parts.filters,
             clients: ClientTable::default(),
             locks: RebalanceLocks::default(),
             transactions: Mutex::default(),
@@ -204,6 +211,7 @@ impl Core {
 
     /// Puts changed settings in force.
     pub(crate) fn replace_settings(&self, settings: Arc<BrokerSettings>, now: i64) {
+        self.filters.calculate(settings.enable_calc_filter_bit_map);
         *self.settings.write() = settings;
         let mut version = self.settings_version.lock();
         *version = version.next(now);
@@ -230,6 +238,13 @@ impl Core {
             .save(|| self.offsets.changes(), || self.offsets.to_file())
     }
 
+    /// Puts the groups' expressions on disk. Blocks.
+    pub(crate) fn save_filters(&self) -> Result<(), TableError> {
+        self.files
+            .filters
+            .save(|| self.filters.changes(), || self.filters.to_file())
+    }
+
     /// Has changed tables put on disk soon, by another thread.
     pub(crate) fn save_soon(&self) {
         self.unsaved.notify_one();
@@ -250,8 +265,16 @@ impl Core {
     /// A client's connection is gone.
     pub(crate) fn client_gone(&self, conn: &Conn) {
         for group in self.clients.closed(conn.id()) {
-            self.tell_group(&group);
+            self.left(&group);
         }
+    }
+
+    /// A consumer has left its group.
+    pub(crate) fn left(&self, group: &str) {
+        if self.clients.client_ids(group).is_empty() {
+            self.filters.unregister(group, now_ms());
+        }
+        self.tell_group(group);
     }
 
     /// The names that administrators keep off.

@@ -14,6 +14,7 @@ pub mod config;
 mod core;
 mod expiring;
 mod extend;
+mod filter_table;
 mod group_table;
 mod http;
 mod item_stats;

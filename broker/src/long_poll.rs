@@ -15,8 +15,8 @@ use ferromq_store::{Arrival, ArrivalListener};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Says whether an arrived message may interest a waiting pull, by its tag code.
-pub(crate) type Interest = Arc<dyn Fn(i64) -> bool + Send + Sync>;
+/// Says whether an arrived message may interest a waiting pull.
+pub(crate) type Interest = Arc<dyn Fn(&Arrival<'_>) -> bool + Send + Sync>;
 
 struct Waiter {
     id: u64,
@@ -95,17 +95,18 @@ impl LongPoll {
         })
     }
 
-    /// Wakes the pulls of the queue that may want a message with this tag code.
-    pub(crate) fn message_arrived(&self, topic: &str, queue: i32, tags_code: i64) {
+    /// Wakes the pulls of the queue that may want the message.
+    pub(crate) fn message_arrived(&self, arrival: &Arrival<'_>) {
         if self.parked.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let shard = self.shard(topic).lock();
-        let Some(waiters) = shard.get(topic).and_then(|queues| queues.get(&queue)) else {
+        let shard = self.shard(arrival.topic).lock();
+        let queues = shard.get(arrival.topic);
+        let Some(waiters) = queues.and_then(|queues| queues.get(&arrival.queue_id)) else {
             return;
         };
         for waiter in waiters {
-            if (waiter.interest)(tags_code) {
+            if (waiter.interest)(arrival) {
                 waiter.wake.notify_one();
             }
         }
@@ -114,7 +115,7 @@ impl LongPoll {
 
 impl ArrivalListener for LongPoll {
     fn arrived(&self, arrival: &Arrival<'_>) {
-        self.message_arrived(arrival.topic, arrival.queue_id, arrival.tags_code);
+        self.message_arrived(arrival);
     }
 }
 
@@ -161,6 +162,18 @@ mod tests {
         Arc::new(|_| true)
     }
 
+    fn arrive(table: &LongPoll, topic: &str, queue_id: i32, tags_code: i64) {
+        table.message_arrived(&Arrival {
+            topic,
+            queue_id,
+            next_offset: 1,
+            tags_code,
+            store_timestamp: 0,
+            properties: "",
+            filter_bits: &[],
+        });
+    }
+
     fn empty(table: &LongPoll) -> bool {
         table.shards.iter().all(|s| s.lock().is_empty())
     }
@@ -173,7 +186,7 @@ mod tests {
     async fn an_arrival_before_the_wait_is_not_lost() {
         let table = Arc::new(LongPoll::new(10));
         let ticket = table.park("t", 0, any()).unwrap();
-        table.message_arrived("t", 0, 0);
+        arrive(&table, "t", 0, 0);
         assert!(is_woken(&ticket).await);
         assert!(!is_woken(&ticket).await);
     }
@@ -181,12 +194,14 @@ mod tests {
     #[tokio::test]
     async fn only_the_right_queue_and_tag_wake() {
         let table = Arc::new(LongPoll::new(10));
-        let ticket = table.park("t", 0, Arc::new(|code| code == 7)).unwrap();
-        table.message_arrived("t", 1, 7);
-        table.message_arrived("u", 0, 7);
-        table.message_arrived("t", 0, 8);
+        let ticket = table
+            .park("t", 0, Arc::new(|arrival| arrival.tags_code == 7))
+            .unwrap();
+        arrive(&table, "t", 1, 7);
+        arrive(&table, "u", 0, 7);
+        arrive(&table, "t", 0, 8);
         assert!(!is_woken(&ticket).await);
-        table.message_arrived("t", 0, 7);
+        arrive(&table, "t", 0, 7);
         assert!(is_woken(&ticket).await);
     }
 
@@ -215,7 +230,7 @@ mod tests {
             tokio::task::spawn_blocking(move || {
                 while asked.blocking_recv().is_some() {
                     stored.fetch_add(1, Ordering::SeqCst);
-                    table.message_arrived("t", 0, 0);
+                    arrive(&table, "t", 0, 0);
                 }
             })
         };

@@ -82,6 +82,8 @@ fn consume(core: &Arc<Core>, member: Member<Conn>, data: ConsumerData, now: i64)
         message_model: data.message_model,
         consume_from_where: data.consume_from_where,
     };
+    core.filters
+        .register(&data.group_name, &data.subscription_data_set, now_ms);
     let changed = core
         .clients
         .consumer_seen(&data.group_name, member, manner, data.subscription_data_set);
@@ -113,7 +115,7 @@ pub(crate) fn unregister(
     if let Some(group) = header.consumer_group
         && core.clients.consumer_left(group, cx.conn.id())
     {
-        core.tell_group(group);
+        core.left(group);
     }
     Ok(ok(request))
 }

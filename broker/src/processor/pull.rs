@@ -15,9 +15,9 @@ use ferromq_protocol::names::topics;
 use ferromq_protocol::properties::names as prop;
 use ferromq_protocol::record::{self, Check, Entry};
 use ferromq_protocol::sysflag::pull as flag;
-use ferromq_protocol::{Command, fastjson, perm};
+use ferromq_protocol::{Command, fastjson, names, perm};
 use ferromq_remoting::{Outcome, Reply, RequestContext};
-use ferromq_store::{GetRequest, GetResult, GetStatus, PutMessage, ReadError};
+use ferromq_store::{Arrival, GetRequest, GetResult, GetStatus, PutMessage, ReadError};
 use tokio::time::{Instant, sleep_until};
 
 use super::Refusal;
@@ -27,7 +27,7 @@ use crate::clock::now_ms;
 use crate::core::Core;
 use crate::item_stats::Got;
 use crate::overload::Patience;
-use crate::selector::{Selector, is_tag_type};
+use crate::selector::{Selector, Wanted, is_tag_type};
 
 /// The most messages one pull is given, whatever it asks for; the store has its own, smaller limits.
 const MAX_MESSAGES: i32 = 1024;
@@ -42,7 +42,7 @@ struct Plan {
     queue_id: i32,
     offset: i64,
     max_messages: usize,
-    selector: Selector,
+    wanted: Wanted,
     /// Until when it may wait for a message.
     hold_until: Option<Instant>,
 }
@@ -87,8 +87,8 @@ pub(crate) fn handle(core: &Arc<Core>, cx: &RequestContext, request: Command) ->
 async fn hold(core: Arc<Core>, plan: Plan, request: Command) -> Reply {
     let deadline = plan.hold_until.unwrap_or_else(Instant::now);
     let interest = {
-        let selector = plan.selector.clone();
-        Arc::new(move |tags_code: i64| selector.may_want(tags_code))
+        let wanted = plan.wanted.clone();
+        Arc::new(move |arrival: &Arrival<'_>| wanted.may_want(arrival))
     };
     let ticket = core.held.park(&plan.topic, plan.queue_id, interest);
     let mut plan = Arc::new(plan);
@@ -134,7 +134,7 @@ async fn look_cold(core: &Arc<Core>, plan: &Arc<Plan>, request: &Command) -> Loo
     };
     let (core_, plan, head) = (core.clone(), plan.clone(), request.reply(response::SUCCESS));
     let read = core.tasks.spawn_blocking(move || {
-        let got = core_.store.get(&get_request(&plan), &plan.selector);
+        let got = core_.store.get(&get_request(&plan), &plan.wanted);
         // Touch the pages here, on a thread that may wait for them, rather than when they are sent.
         let touched = got.as_ref().map_or(0, |got| touch(&got.chunks));
         drop(permit);
@@ -164,7 +164,7 @@ fn touch(chunks: &[bytes::Bytes]) -> u64 {
 
 fn look(core: &Arc<Core>, plan: &Plan, request: &Command) -> Look {
     let began = Instant::now();
-    let got = core.store.get(&get_request(plan), &plan.selector);
+    let got = core.store.get(&get_request(plan), &plan.wanted);
     core.stats.get_took(began.elapsed());
     interpret(core, plan, request.reply(response::SUCCESS), got, false)
 }
@@ -404,7 +404,8 @@ fn check(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<Pla
             cx.conn.peer()
         )));
     }
-    let selector = if header.sys_flag & flag::SUBSCRIPTION != 0 {
+    let by_request = header.sys_flag & flag::SUBSCRIPTION != 0;
+    let selector = if by_request {
         let text = header.subscription.unwrap_or("*");
         Selector::compile(header.expression_type, text).map_err(|why| {
             Refusal::new(
@@ -443,7 +444,18 @@ fn check(core: &Arc<Core>, cx: &RequestContext, request: &Command) -> Result<Pla
         queue_id: header.queue_id,
         offset: header.queue_offset,
         max_messages: header.max_msg_nums.clamp(1, MAX_MESSAGES) as usize,
-        selector,
+        wanted: Wanted {
+            bits: match &selector {
+                Selector::Sql(sql) if !by_request => {
+                    core.filters
+                        .bits_of(header.consumer_group, header.topic, sql.text())
+                }
+                _ => None,
+            },
+            retry: (settings.filter_support_retry && names::is_retry_topic(header.topic))
+                .then(|| (core.filters.clone(), header.consumer_group.to_owned())),
+            selector,
+        },
         hold_until,
     })
 }

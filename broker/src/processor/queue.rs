@@ -1,7 +1,11 @@
 //! Units of a consume queue as they are (321), and what else serves looking into things: half messages asked about
 //! anew (323), and the two codes of filter servers, of which only the registration is taken.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 
 use ferromq_protocol::body::{ConsumeQueueData, QueryConsumeQueueResponseBody};
 use ferromq_protocol::code::response;
@@ -9,11 +13,13 @@ use ferromq_protocol::header::{QueryConsumeQueue, ResumeCheckHalfMessage};
 use ferromq_protocol::record::{self, Check, Entry};
 use ferromq_protocol::{Command, message_id};
 use ferromq_remoting::{Outcome, RequestContext};
-use ferromq_store::MessageFilter as _;
+
+use ferromq_store::{MessageFilter as _, QueueUnit};
 
 use super::{Refusal, json, ok};
 use crate::client_table::Lookup;
 use crate::core::Core;
+use crate::selector::{Selector, Wanted};
 use crate::transaction;
 
 /// The most units in one answer.
@@ -43,7 +49,18 @@ pub(crate) fn units(core: &Arc<Core>, _: &RequestContext, request: &Command) -> 
         match core.clients.look_up(group, topic) {
             Lookup::Found { subscription, .. } => {
                 body.subscription_data = Some(subscription.data.clone());
-                filter = subscription.selector.as_ref().ok().cloned();
+                filter = subscription.selector.as_ref().ok().map(|selector| {
+                    let bits = match selector {
+                        Selector::Sql(sql) => core.filters.bits_of(group, topic, sql.text()),
+                        Selector::Tags(_) => None,
+                    };
+                    Wanted {
+                        selector: selector.clone(),
+                        bits,
+                        retry: None,
+                    }
+                });
+                body.filter_data = core.filters.shown(group, topic);
             }
             Lookup::NoGroup | Lookup::NoTopic { .. } => {
                 body.filter_data = Some(format!("{group}@{topic} is not online!"));
@@ -62,15 +79,53 @@ pub(crate) fn units(core: &Arc<Core>, _: &RequestContext, request: &Command) -> 
     }
     body.queue_data = units
         .into_iter()
-        .map(|unit| ConsumeQueueData {
-            physic_offset: unit.physical,
-            physic_size: unit.size,
-            tags_code: unit.tags_code,
-            eval: filter.as_ref().is_some_and(|f| f.by_queue(unit.tags_code)),
-            ..ConsumeQueueData::default()
-        })
+        .map(|unit| shown(unit, filter.as_ref()))
         .collect();
     Ok(json(request, &body))
+}
+
+/// A unit as tools show it.
+fn shown(unit: QueueUnit, filter: Option<&Wanted>) -> ConsumeQueueData {
+    let mut data = ConsumeQueueData {
+        physic_offset: unit.physical,
+        physic_size: unit.size,
+        tags_code: unit.tags_code,
+        ..ConsumeQueueData::default()
+    };
+    let Some(more) = unit.extension else {
+        if unit.tags_code < i64::from(i32::MIN) {
+            data.msg = Some(format!("Cq extend not exist!addr: {}", unit.tags_code));
+        }
+        data.eval = filter.is_some_and(|f| f.by_queue(unit.tags_code));
+        return data;
+    };
+    data.eval = filter.is_some_and(|f| {
+        f.by_queue(more.tags_code)
+            && (more.filter_bits.is_empty() || f.by_filter_bits(more.store_timestamp, &more.filter_bits))
+    });
+    let map = (!more.filter_bits.is_empty()).then(|| BASE64.encode(&more.filter_bits));
+    let json = serde_json::json!({
+        "filterBitMap": map,
+        "msgStoreTime": more.store_timestamp,
+        "size": more.size(),
+        "tagsCode": more.tags_code,
+    });
+    data.extend_data_json = Some(json.to_string());
+    data.bit_map = (!more.filter_bits.is_empty()).then(|| bit_text(&more.filter_bits));
+    data
+}
+
+/// The bits from the last to the first, with a line's end after each eight bytes.
+fn bit_text(map: &[u8]) -> String {
+    let mut text = String::with_capacity(map.len() * 9);
+    for (at, byte) in map.iter().enumerate().rev() {
+        // Writing to a text cannot fail.
+        let _ok = write!(text, "{byte:08b}");
+        if at % 8 == 0 {
+            text.push('\n');
+        }
+    }
+    text
 }
 
 /// Has the producers of a half message asked again that nobody decided in time.

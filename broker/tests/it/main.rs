@@ -14,6 +14,7 @@ mod clock;
 mod crowds;
 mod damage;
 mod figures;
+mod filters;
 mod hostile;
 mod kill_loop;
 mod light;

@@ -291,6 +291,11 @@ impl Rig {
         self.running = Some(Broker::start(settings).await.unwrap());
     }
 
+    /// Goes on with a broker that the test started on the same place.
+    pub(crate) fn resume(&mut self, running: Running) {
+        self.running = Some(running);
+    }
+
     pub(crate) async fn stop(mut self) {
         self.stop_in_place().await;
     }
