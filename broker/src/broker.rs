@@ -319,16 +319,7 @@ async fn serve(
     let deadline = Duration::from_millis(settings.shutdown_timeout_millis);
     let names = settings.name_servers()?;
     let (files, topics, groups, offsets) = load_tables(&settings, &identity, now)?;
-    // A slave's log may lack what its master's consumers have read already.
-    if store.config().role != BrokerRole::Slave && store.figures().dispatch_behind == 0 {
-        let moved = offsets.keep_within(|topic, queue| store.max_offset(topic, queue));
-        if moved > 0 {
-            tracing::warn!(
-                moved,
-                "progress beyond the end of queues was moved back to it: a crash lost messages that had been read"
-            );
-        }
-    }
+    keep_within(&offsets, &store);
     let topics = Arc::new(topics);
     let acl = settings.acl_enable.then(|| Acl::load(settings.acl_places()));
     let signer = Signer::of_file(&settings.home().join("conf/tools.yml"))
@@ -460,6 +451,20 @@ fn load_filters(settings: &BrokerSettings) -> anyhow::Result<FilterTable> {
     let filters = FilterTable::from_file(file, settings.bloom_filter()?, now_ms());
     filters.calculate(settings.enable_calc_filter_bit_map);
     Ok(filters)
+}
+
+/// Moves consumers back to the ends of queues. A slave's log may lack what its master's consumers have read already.
+fn keep_within(offsets: &OffsetTable, store: &Store) {
+    if store.config().role == BrokerRole::Slave || store.figures().dispatch_behind > 0 {
+        return;
+    }
+    let moved = offsets.keep_within(|topic, queue| store.max_offset(topic, queue));
+    if moved > 0 {
+        tracing::warn!(
+            moved,
+            "progress beyond the end of queues was moved back to it: a crash lost messages that had been read"
+        );
+    }
 }
 
 type Tables = (Files, TopicTable, GroupTable, OffsetTable);

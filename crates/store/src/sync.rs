@@ -1,6 +1,6 @@
 //! What the lock-free parts are made of. A test that tries every order of their steps brings its own.
 
-pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 
 pub(crate) use parking_lot::{Condvar, Mutex};
 

@@ -1,17 +1,20 @@
-//! The store's one lock-free protocol, the waking of threads that wait for work, under every order of its steps.
+//! What the store does without locks, under every order of its steps: waking threads that wait for work, and the register
+//! that the handler of page faults reads.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+#[path = "../src/fs/damage.rs"]
+mod damage;
 #[path = "../src/signal.rs"]
 mod signal;
 
-/// The parts of [`signal`], by loom. A wait never ends by its time here: one that is not woken is found out.
+/// The parts of [`signal`] and [`damage`], by loom. A wait never ends by its time here: one that is not woken is found out.
 mod sync {
     use std::{
         ops::{Deref, DerefMut},
         time::Duration,
     };
 
-    pub(crate) use loom::sync::atomic::{AtomicBool, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
@@ -54,6 +57,8 @@ mod sync {
 
 use std::time::Duration;
 
+use damage::{Damage, Entry};
+use loom::sync::atomic::AtomicPtr;
 use loom::{
     sync::{
         Arc,
@@ -117,5 +122,59 @@ fn a_late_wake_up_does_not_swallow_the_next() {
             }
         }
         worker.join().unwrap();
+    });
+}
+
+/// One mapping goes and another takes its place: whoever looks meanwhile sees one of them whole, or nothing.
+#[test]
+fn an_entry_is_seen_whole_or_not_at_all() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        const A: (usize, usize) = (1_000, 100);
+        const B: (usize, usize) = (1_050, 10);
+        let (mut of_a, mut of_b) = (1u8, 2u8);
+        let (of_a, of_b) = (&raw mut of_a as usize, &raw mut of_b as usize);
+        let entry = Arc::new(Entry::<u8> {
+            version: AtomicUsize::new(0),
+            start: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+            damage: AtomicPtr::new(std::ptr::null_mut()),
+        });
+        entry.change(A.0, A.1, of_a as *mut u8);
+        let theirs = entry.clone();
+        let changing = thread::spawn(move || {
+            theirs.change(0, 0, std::ptr::null_mut());
+            theirs.change(B.0, B.1, of_b as *mut u8);
+        });
+        // Both mappings have this address.
+        match entry
+            .holding(1_055)
+            .map(|(start, damage)| (start, damage as usize))
+        {
+            None => {}
+            Some(found) => assert!([(A.0, of_a), (B.0, of_b)].contains(&found), "{found:?}"),
+        }
+        // Only A has this one: found with B's start or damage it would be a page of somebody else's.
+        if let Some(found) = entry.holding(1_099) {
+            assert_eq!((found.0, found.1 as usize), (A.0, of_a));
+        }
+        changing.join().unwrap();
+        assert_eq!(entry.holding(1_055).map(|(start, _)| start), Some(B.0));
+    });
+}
+
+/// Two threads find bad pages, more than can be named: who sees that there are any sees the one that was noted.
+#[test]
+fn a_bad_page_that_was_noted_is_known() {
+    loom::model(|| {
+        let damage = Arc::new(Damage::new(1));
+        let theirs = damage.clone();
+        let other = thread::spawn(move || theirs.note(7));
+        damage.note(3);
+        assert!(damage.touches_pages(3, 3));
+        other.join().unwrap();
+        assert!(damage.touches_pages(7, 9) && damage.touches_pages(0, 3));
+        assert!(damage.news() && !damage.news());
     });
 }

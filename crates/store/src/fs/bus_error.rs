@@ -17,86 +17,28 @@ use std::{
     mem, ptr,
     sync::{
         Once, OnceLock,
-        atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
+        atomic::{AtomicPtr, AtomicUsize, Ordering},
     },
 };
 
 use parking_lot::Mutex;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
+use super::damage::{Damage, Entry, NAMED};
+
 /// Entries of a block of the register.
 const BLOCK: usize = 256;
-/// Bad pages that a mapping can name; with more, all of it counts as bad.
-const NAMED: usize = 32;
-/// In place of a page's number: none.
-const NONE: usize = usize::MAX;
-
-/// Which pages of a mapping turned out to be bad.
-#[derive(Debug)]
-pub(crate) struct Damage {
-    any: AtomicBool,
-    all: AtomicBool,
-    pages: [AtomicUsize; NAMED],
-    told: AtomicBool,
-}
 
 impl Damage {
-    fn new() -> Self {
-        Self {
-            any: AtomicBool::new(false),
-            all: AtomicBool::new(false),
-            pages: [const { AtomicUsize::new(NONE) }; NAMED],
-            told: AtomicBool::new(false),
-        }
-    }
-
     /// Whether any of the bytes `[start, end)` of the mapping is on a page that turned out to be bad.
     #[inline]
     pub(crate) fn touches(&self, start: usize, end: usize) -> bool {
-        self.any.load(Ordering::Acquire) && self.look(start, end)
+        self.any() && start < end && self.touches_pages(start / page_size(), (end - 1) / page_size())
     }
-
-    #[cold]
-    fn look(&self, start: usize, end: usize) -> bool {
-        let size = page_size();
-        self.all.load(Ordering::Acquire)
-            || self.pages.iter().any(|page| {
-                let page = page.load(Ordering::Acquire);
-                page != NONE && page * size < end && start < (page + 1) * size
-            })
-    }
-
-    /// `true` the first time that it's asked after something went bad.
-    pub(crate) fn news(&self) -> bool {
-        self.any.load(Ordering::Acquire) && !self.told.swap(true, Ordering::AcqRel)
-    }
-
-    /// Called by the handler.
-    fn note(&self, page: usize) {
-        let named = self.pages.iter().any(|slot| {
-            slot.load(Ordering::Acquire) == page
-                || slot
-                    .compare_exchange(NONE, page, Ordering::AcqRel, Ordering::Acquire)
-                    .is_ok()
-                || slot.load(Ordering::Acquire) == page
-        });
-        if !named {
-            self.all.store(true, Ordering::Release);
-        }
-        self.any.store(true, Ordering::Release);
-    }
-}
-
-struct Entry {
-    /// Odd while the rest changes.
-    version: AtomicUsize,
-    start: AtomicUsize,
-    len: AtomicUsize,
-    damage: AtomicPtr<Damage>,
 }
 
 struct Block {
-    entries: [Entry; BLOCK],
+    entries: [Entry<Damage>; BLOCK],
     next: AtomicPtr<Block>,
 }
 
@@ -128,7 +70,7 @@ fn page_size() -> usize {
 }
 
 /// Calls `visit` with each entry until it says `true`.
-fn any_entry(mut visit: impl FnMut(&'static Entry) -> bool) -> bool {
+fn any_entry(mut visit: impl FnMut(&'static Entry<Damage>) -> bool) -> bool {
     let mut block: &'static Block = &REGISTER;
     loop {
         if block.entries.iter().any(&mut visit) {
@@ -154,19 +96,19 @@ impl Watched {
     /// Enters the mapping of `len` bytes at `start`.
     pub(crate) fn new(start: *const u8, len: usize) -> Self {
         INSTALL.call_once(install);
-        let damage = Box::new(Damage::new());
+        let damage = Box::new(Damage::new(NAMED));
         let start = start as usize;
         let _one = CHANGE.lock();
-        let enter = |entry: &'static Entry| {
+        let enter = |entry: &'static Entry<Damage>| {
             if entry.start.load(Ordering::Relaxed) != 0 {
                 return false;
             }
-            change(entry, start, len, ptr::from_ref(&*damage).cast_mut());
+            entry.change(start, len, ptr::from_ref(&*damage).cast_mut());
             true
         };
         if !any_entry(enter) {
             let new: &'static Block = Box::leak(Box::new(Block::new()));
-            change(&new.entries[0], start, len, ptr::from_ref(&*damage).cast_mut());
+            new.entries[0].change(start, len, ptr::from_ref(&*damage).cast_mut());
             let mut last = &REGISTER;
             // SAFETY: as in `any_entry`.
             while let Some(next) = unsafe { last.next.load(Ordering::Acquire).as_ref() } {
@@ -188,20 +130,11 @@ impl Drop for Watched {
         any_entry(|entry| {
             let mine = entry.start.load(Ordering::Relaxed) == self.start;
             if mine {
-                change(entry, 0, 0, ptr::null_mut());
+                entry.change(0, 0, ptr::null_mut());
             }
             mine
         });
     }
-}
-
-/// Changes an entry, under the lock.
-fn change(entry: &Entry, start: usize, len: usize, damage: *mut Damage) {
-    entry.version.fetch_add(1, Ordering::SeqCst);
-    entry.start.store(start, Ordering::SeqCst);
-    entry.len.store(len, Ordering::SeqCst);
-    entry.damage.store(damage, Ordering::SeqCst);
-    entry.version.fetch_add(1, Ordering::SeqCst);
 }
 
 fn install() {
@@ -227,19 +160,11 @@ fn install() {
 fn replace(address: usize) -> bool {
     let size = page_size();
     any_entry(|entry| {
-        let version = entry.version.load(Ordering::SeqCst);
-        let start = entry.start.load(Ordering::SeqCst);
-        let len = entry.len.load(Ordering::SeqCst);
-        let damage = entry.damage.load(Ordering::SeqCst);
-        if version % 2 == 1
-            || start == 0
-            || !(start..start + len).contains(&address)
-            || entry.version.load(Ordering::SeqCst) != version
-        {
+        let Some((start, damage)) = entry.holding(address) else {
             return false;
-        }
+        };
         let page = (address - start) / size;
-        // SAFETY: the four values belong together, as the version says, and the mapping is one that this thread is
+        // SAFETY: the values belong together, as the entry's version says, and the mapping is one that this thread is
         // touching, so neither it nor its `Damage` goes before the thread goes on. The page lies inside the mapping,
         // which starts at a page and was made by this process for a file; nothing else is mapped there. No reference to
         // its bytes expects them to keep a value: they can't be read at all.
@@ -300,7 +225,7 @@ mod tests {
 
     #[test]
     fn damage_is_by_page_until_there_is_too_much() {
-        let damage = Damage::new();
+        let damage = Damage::new(NAMED);
         let size = page_size();
         assert!(!damage.touches(0, usize::MAX) && !damage.news());
         damage.note(3);

@@ -2,6 +2,7 @@
 
 pub(crate) mod bus_error;
 pub(crate) mod crash_safe;
+pub(crate) mod damage;
 pub(crate) mod lock;
 pub(crate) mod log_dirs;
 pub(crate) mod mmap;
