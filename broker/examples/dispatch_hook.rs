@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ferromq_broker::{Broker, BrokerSettings, Extensions};
+use ferromq_broker::{Broker, BrokerSettings, Extensions, StartOptions};
 use ferromq_protocol::properties;
-use ferromq_remoting::TlsSettings;
 use ferromq_store::{Dispatched, Dispatcher};
 use parking_lot::Mutex;
 
@@ -40,7 +39,11 @@ async fn main() -> anyhow::Result<()> {
         dispatch: vec![tags.clone()],
         ..Extensions::default()
     };
-    let broker = Broker::start_extended(settings, None, TlsSettings::default(), extensions).await?;
+    let options = StartOptions {
+        extensions,
+        ..StartOptions::default()
+    };
+    let broker = Broker::start_with(settings, options).await?;
     println!("{}", broker.start_line());
     tokio::signal::ctrl_c().await?;
     broker.shutdown().await;

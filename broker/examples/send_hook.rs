@@ -5,9 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ferromq_broker::{Broker, BrokerSettings, Extensions, SendHook, Sending};
+use ferromq_broker::{Broker, BrokerSettings, Extensions, SendHook, Sending, StartOptions};
 use ferromq_protocol::properties;
-use ferromq_remoting::TlsSettings;
 
 #[derive(Default)]
 struct KeysRequired {
@@ -45,7 +44,11 @@ async fn main() -> anyhow::Result<()> {
         send: vec![hook.clone()],
         ..Extensions::default()
     };
-    let broker = Broker::start_extended(settings, None, TlsSettings::default(), extensions).await?;
+    let options = StartOptions {
+        extensions,
+        ..StartOptions::default()
+    };
+    let broker = Broker::start_with(settings, options).await?;
     println!("{}", broker.start_line());
     tokio::signal::ctrl_c().await?;
     broker.shutdown().await;

@@ -14,51 +14,51 @@ use anyhow::{Context as _, bail};
 use ferromq_daemon::http::Http;
 use ferromq_daemon::limits::{self, Shares};
 use ferromq_daemon::logging::Handle;
-use ferromq_protocol::body::{ConsumerOffsetTable, SubscriptionGroupTable, TopicConfigTable};
 use ferromq_remoting::{
     Budget, Client, ClientConfig, ClientTls, Conn, ConnEvents, Dispatch, Limits, RpcHook, Server,
     ServerConfig, ServerFigures, ServerTls, TlsSettings,
 };
 use ferromq_store::ha::Slave;
-use ferromq_store::json_table::TableError;
 use ferromq_store::{BrokerRole, Hooks, Progress, Store, StoreConfig};
 use parking_lot::RwLock;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::acl::{Acl, Signer};
-use crate::clock::{now_ms, steady_ms};
+use crate::clock::now_ms;
 use crate::config::{BrokerSettings, SharedSettings};
-use crate::core::{Core, Files, Identity, Parts, system_topics};
+use crate::core::{Core, Identity, Parts};
 use crate::extend::{Extensions, SendHook};
-use crate::filter_table::{FilterFile, FilterTable};
-use crate::group_table::GroupTable;
+use crate::filter_table::FilterTable;
 use crate::http::{Labels, Pages};
 use crate::long_poll::LongPoll;
 use crate::offset_table::OffsetTable;
 use crate::overload::WriteGate;
 use crate::own_address::host_port;
-use crate::persist::TableFile;
 use crate::register::Registrar;
-use crate::stats::SAMPLE_EVERY_MS;
-use crate::topic_table::TopicTable;
-use crate::{expiring, notice, processor, replication, slow_readers, transaction};
+use crate::tables::{load_filters, load_tables};
+use crate::{housekeeping, notice, processor, replication, slow_readers, transaction};
 
-/// A client that sent no heartbeat for this long is dropped.
-const CLIENT_LIFE_MS: i64 = 120_000;
-/// How often clients and locks are looked over.
-const LOOK_OVER: Duration = Duration::from_millis(SAMPLE_EVERY_MS);
 /// How long the start waits for the first registration.
 const FIRST_REGISTRATION: Duration = Duration::from_secs(3);
 /// How long work that is still going on at the end of a stop has.
 const LAST_WORK: Duration = Duration::from_secs(1);
-/// How long a table that was marked as changed may wait for its save.
-const SAVE_SOON: Duration = Duration::from_millis(500);
 
 /// The broker before it runs.
 #[derive(Debug)]
 pub struct Broker;
+
+/// What a broker is started with, beside its settings.
+#[derive(Debug, Clone, Default)]
+pub struct StartOptions {
+    /// The log whose level follows `logLevel` when that is changed at run time. Default: none, the key has no effect then.
+    pub log: Option<Handle>,
+    /// Encryption of what comes in and of what goes out. Default: clients may encrypt, with a certificate made at the start.
+    pub tls: TlsSettings,
+    /// Hooks. Default: none.
+    pub extensions: Extensions,
+}
 
 /// A running broker.
 #[derive(Debug)]
@@ -110,41 +110,16 @@ impl Broker {
     /// # Errors
     /// A table, the store or a port cannot be used; the text says which and what to do.
     pub async fn start(settings: BrokerSettings) -> anyhow::Result<Running> {
-        Self::start_logged(settings, None).await
+        Self::start_with(settings, StartOptions::default()).await
     }
 
-    /// The same, with the log whose level follows `logLevel` when that is changed at run time.
-    ///
-    /// # Errors
-    /// As [`Broker::start`].
-    pub async fn start_logged(settings: BrokerSettings, log: Option<Handle>) -> anyhow::Result<Running> {
-        Self::start_with(settings, log, TlsSettings::default()).await
-    }
-
-    /// The same, with settings of TLS.
+    /// The same, with what the embedding program brings along.
     ///
     /// # Errors
     /// As [`Broker::start`]; and a certificate or key cannot be used.
-    pub async fn start_with(
-        settings: BrokerSettings,
-        log: Option<Handle>,
-        tls: TlsSettings,
-    ) -> anyhow::Result<Running> {
-        Self::start_extended(settings, log, tls, Extensions::default()).await
-    }
-
-    /// The same, with hooks of the program that embeds the broker.
-    ///
-    /// # Errors
-    /// As [`Broker::start_with`].
-    pub async fn start_extended(
-        settings: BrokerSettings,
-        log: Option<Handle>,
-        tls: TlsSettings,
-        extensions: Extensions,
-    ) -> anyhow::Result<Running> {
+    pub async fn start_with(settings: BrokerSettings, options: StartOptions) -> anyhow::Result<Running> {
         let tasks = Tasks::default();
-        match start(settings, log, &tls, extensions, &tasks).await {
+        match start(settings, options, &tasks).await {
             Ok(started) => Ok(started.running(tasks)),
             Err(error) => {
                 tasks.house_stop.cancel();
@@ -216,15 +191,10 @@ async fn identity(settings: &BrokerSettings) -> anyhow::Result<Identity> {
     })
 }
 
-async fn start(
-    settings: BrokerSettings,
-    log: Option<Handle>,
-    tls: &TlsSettings,
-    extensions: Extensions,
-    tasks: &Tasks,
-) -> anyhow::Result<Started> {
+async fn start(settings: BrokerSettings, options: StartOptions, tasks: &Tasks) -> anyhow::Result<Started> {
+    let StartOptions { log, tls, extensions } = options;
     let tls = Tls {
-        server: ServerTls::new(tls)?,
+        server: ServerTls::new(&tls)?,
         client: tls.outgoing().then(|| ClientTls::new(&tls.client)).transpose()?,
     };
     let identity = identity(&settings).await?;
@@ -269,8 +239,7 @@ async fn start(
     let result = blocking(&tasks.house, move || starting.start()).await;
     let result = match result {
         Ok(Ok(())) => {
-            serve(
-                settings,
+            let made = Made {
                 log,
                 tls,
                 identity,
@@ -278,13 +247,12 @@ async fn start(
                 gate,
                 held,
                 filters,
-                store.clone(),
+                store: store.clone(),
                 http,
                 quota,
-                extensions.send,
-                tasks,
-            )
-            .await
+                send_hooks: extensions.send,
+            };
+            serve(settings, made, tasks).await
         }
         Ok(Err(error)) => Err(error).context("start the store"),
         Err(error) => Err(error),
@@ -296,12 +264,8 @@ async fn start(
     result
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "each is made once, in the order of the start"
-)]
-async fn serve(
-    settings: BrokerSettings,
+/// What is there once the store runs.
+struct Made {
     log: Option<Handle>,
     tls: Tls,
     identity: Identity,
@@ -313,13 +277,58 @@ async fn serve(
     http: Option<SocketAddr>,
     quota: Shares,
     send_hooks: Vec<Arc<dyn SendHook>>,
-    tasks: &Tasks,
-) -> anyhow::Result<Started> {
+}
+
+/// Moves progress that is beyond the end of its queue back to it.
+fn keep_within_queues(store: &Store, offsets: &OffsetTable) {
+    // A slave's log may lack what its master's consumers have read already.
+    if store.config().role != BrokerRole::Slave && store.figures().dispatch_behind == 0 {
+        let moved = offsets.keep_within(|topic, queue| store.max_offset(topic, queue));
+        if moved > 0 {
+            tracing::warn!(
+                moved,
+                "progress beyond the end of queues was moved back to it: a crash lost messages that had been read"
+            );
+        }
+    }
+}
+
+/// Puts on disk what the start has added to the tables.
+async fn save_tables(core: &Arc<Core>, house: &TaskTracker) -> anyhow::Result<()> {
+    let saving = core.clone();
+    let saved = blocking(house, move || {
+        saving.save_topics()?;
+        saving.save_groups()
+    });
+    match saved.await? {
+        // The broker starts all the same: what is stored can be read, and room is made by deleting expired files.
+        Err(error) if error.is_disk_full() => {
+            tracing::error!(%error, "the disk is full: the tables are saved when there is room");
+        }
+        other => other.context("save the tables")?,
+    }
+    Ok(())
+}
+
+async fn serve(settings: BrokerSettings, made: Made, tasks: &Tasks) -> anyhow::Result<Started> {
+    let Made {
+        log,
+        tls,
+        identity,
+        pages,
+        gate,
+        held,
+        filters,
+        store,
+        http,
+        quota,
+        send_hooks,
+    } = made;
     let now = now_ms();
     let deadline = Duration::from_millis(settings.shutdown_timeout_millis);
     let names = settings.name_servers()?;
     let (files, topics, groups, offsets) = load_tables(&settings, &identity, now)?;
-    keep_within(&offsets, &store);
+    keep_within_queues(&store, &offsets);
     let topics = Arc::new(topics);
     let acl = settings.acl_enable.then(|| Acl::load(settings.acl_places()));
     let signer = Signer::of_file(&settings.home().join("conf/tools.yml"))
@@ -362,19 +371,7 @@ async fn serve(
         tasks: tasks.house.clone(),
         now,
     }));
-    let saving = core.clone();
-    let saved = blocking(&tasks.house, move || {
-        saving.save_topics()?;
-        saving.save_groups()
-    });
-    match saved.await? {
-        // The broker starts all the same: what is stored can be read, and room is made by deleting expired files.
-        Err(error) if error.is_disk_full() => {
-            tracing::error!(%error, "the disk is full: the tables are saved when there is room");
-        }
-        other => other.context("save the tables")?,
-    }
-
+    save_tables(&core, &tasks.house).await?;
     if slave.is_none() {
         replication::serve(&core, &tasks.ha, &tasks.ha_stop).await?;
     }
@@ -382,24 +379,17 @@ async fn serve(
         tasks.house.spawn(acl.watch(tasks.house_stop.clone()));
     }
     let local = listen(&core, &pages, tls.server.as_ref(), quota, tasks, deadline)?;
-    tasks
-        .house
-        .spawn(notice::run(core.clone(), tasks.house_stop.clone()));
-    tasks
-        .house
-        .spawn(slow_readers::run(core.clone(), tasks.house_stop.clone()));
+    let (house, stop) = (&tasks.house, &tasks.house_stop);
+    house.spawn(notice::run(core.clone(), stop.clone()));
+    house.spawn(slow_readers::run(core.clone(), stop.clone()));
+    house.spawn(housekeeping::run(core.clone(), stop.clone()));
     match slave {
         Some(slave) => replication::follow(&core, slave, client.clone(), &tasks.ha, &tasks.ha_stop),
         // The master asks about transactions.
         None => {
-            tasks
-                .house
-                .spawn(transaction::check::run(core.clone(), tasks.house_stop.clone()));
+            house.spawn(transaction::check::run(core.clone(), stop.clone()));
         }
     }
-    tasks
-        .house
-        .spawn(housekeeping(core.clone(), tasks.house_stop.clone()));
     pages.serve(core.clone());
     tracing::info!(%local, "serving clients");
     tasks
@@ -436,65 +426,6 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> anyhow::Result<T> {
     tasks.spawn_blocking(work).await.context("a worker thread failed")
-}
-
-fn filter_file(settings: &BrokerSettings) -> TableFile {
-    TableFile::new(&settings.root(), "consumerFilter.json")
-}
-
-/// What is only there to be faster with is no reason not to start.
-fn load_filters(settings: &BrokerSettings) -> anyhow::Result<FilterTable> {
-    let file = filter_file(settings).load().unwrap_or_else(|error: TableError| {
-        tracing::warn!(%error, "the filter data of consumers cannot be read and is made anew");
-        FilterFile::default()
-    });
-    let filters = FilterTable::from_file(file, settings.bloom_filter()?, now_ms());
-    filters.calculate(settings.enable_calc_filter_bit_map);
-    Ok(filters)
-}
-
-/// Moves consumers back to the ends of queues. A slave's log may lack what its master's consumers have read already.
-fn keep_within(offsets: &OffsetTable, store: &Store) {
-    if store.config().role == BrokerRole::Slave || store.figures().dispatch_behind > 0 {
-        return;
-    }
-    let moved = offsets.keep_within(|topic, queue| store.max_offset(topic, queue));
-    if moved > 0 {
-        tracing::warn!(
-            moved,
-            "progress beyond the end of queues was moved back to it: a crash lost messages that had been read"
-        );
-    }
-}
-
-type Tables = (Files, TopicTable, GroupTable, OffsetTable);
-
-fn load_tables(settings: &BrokerSettings, identity: &Identity, now: i64) -> anyhow::Result<Tables> {
-    let root = settings.root();
-    let light = settings.enable_lmq;
-    let (offsets, other) = if light {
-        ("lmqConsumerOffset.json", "consumerOffset.json")
-    } else {
-        ("consumerOffset.json", "lmqConsumerOffset.json")
-    };
-    let files = Files {
-        topics: TableFile::new(&root, "topics.json"),
-        groups: TableFile::new(&root, "subscriptionGroup.json"),
-        offsets: TableFile::new(&root, offsets),
-        filters: filter_file(settings),
-    };
-    let topics = TopicTable::from_file(files.topics.load::<TopicConfigTable>()?, light, now);
-    system_topics(&identity.cluster, &identity.name, settings).put_into(&topics, now);
-    let groups = GroupTable::from_file(files.groups.load::<SubscriptionGroupTable>()?, light, now);
-    // When enableLmq has changed since the last run, that one's file has the progress.
-    let other = TableFile::new(&root, other);
-    let changed = other.is_newer_than(&files.offsets);
-    let from = if changed { &other } else { &files.offsets };
-    let offsets = OffsetTable::from_file(from.load::<ConsumerOffsetTable>()?, light);
-    if !changed {
-        files.offsets.clean(offsets.changes());
-    }
-    Ok((files, topics, groups, offsets))
 }
 
 /// Listens on the port and on the one two below it.
@@ -554,61 +485,6 @@ fn listen(
         });
     }
     Ok(local)
-}
-
-/// Saves progress, drops silent clients, forgets old locks, takes samples.
-async fn housekeeping(core: Arc<Core>, stop: CancellationToken) {
-    let mut offsets = interval(Duration::from_millis(
-        core.settings().flush_consumer_offset_interval,
-    ));
-    offsets.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut look_over = interval(LOOK_OVER);
-    loop {
-        let all = tokio::select! {
-            () = stop.cancelled() => return,
-            _ = offsets.tick() => false,
-            () = core.unsaved.notified() => {
-                // More changes are likely on their way.
-                sleep(SAVE_SOON).await;
-                true
-            }
-            _ = look_over.tick() => {
-                let now = now_ms();
-                core.stats.sample(now);
-                core.items.sample(now);
-                core.locks.expire(steady_ms());
-                let keep = core.settings().filter_data_clean_time_span;
-                core.filters.clean(now, i64::try_from(keep).unwrap_or(i64::MAX));
-                let looking = core.clone();
-                core.tasks.spawn_blocking(move || {
-                    if let Err(error) = looking.save_filters() {
-                        tracing::warn!(%error, "the filter data of consumers could not be saved; it is tried again");
-                    }
-                    let found = expiring::find(&looking, now_ms());
-                    *looking.expiring.write() = found.into();
-                });
-                for conn in core.clients.silent_since(steady_ms() - CLIENT_LIFE_MS) {
-                    tracing::info!(peer = %conn.peer(), "a client sent no heartbeat for 120 s; its connection is closed");
-                    conn.close("no heartbeat for 120 s");
-                }
-                continue;
-            }
-        };
-        let saving = core.clone();
-        let saved = core.tasks.spawn_blocking(move || {
-            if all {
-                saving.save_topics()?;
-                saving.save_groups()?;
-            }
-            transaction::save_progress(&saving);
-            saving.save_offsets()
-        });
-        match saved.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "a table could not be saved; it is tried again"),
-            Err(error) => tracing::error!(%error, "the thread that saves tables failed"),
-        }
-    }
 }
 
 impl Running {

@@ -16,6 +16,8 @@ mod expiring;
 mod extend;
 mod filter_table;
 mod group_table;
+
+mod housekeeping;
 mod http;
 mod item_stats;
 mod last_times;
@@ -36,10 +38,11 @@ mod selector;
 mod settings_doc;
 mod slow_readers;
 mod stats;
+mod tables;
 mod topic_table;
 mod transaction;
 mod versioned;
 
-pub use broker::{Broker, Running};
+pub use broker::{Broker, Running, StartOptions};
 pub use config::BrokerSettings;
 pub use extend::{Extensions, SendHook, Sending};

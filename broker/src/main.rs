@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use ferromq_broker::{Broker, BrokerSettings};
+use ferromq_broker::{Broker, BrokerSettings, StartOptions};
 use ferromq_daemon::logging::{self, Format, Handle};
 use ferromq_daemon::{Action, Flag, Options, Program, shutdown};
 use ferromq_namesrv::{NameServer, NamesrvSettings};
@@ -97,7 +97,7 @@ async fn serve(
     let names = settings.namesrv_addr.clone();
     let clean = loop {
         let running = tokio::select! {
-            running = Broker::start_with(settings, Some(log.clone()), tls.clone()) => running?,
+            running = Broker::start_with(settings, options_of(&log, &tls)) => running?,
             () = stop.cancelled() => {
                 tracing::warn!("told to stop while starting; what was recovered so far is recovered again at the next start");
                 return Ok(false);
@@ -129,6 +129,14 @@ async fn serve(
     tasks.close();
     tasks.wait().await;
     Ok(clean)
+}
+
+fn options_of(log: &Handle, tls: &TlsSettings) -> StartOptions {
+    StartOptions {
+        log: Some(log.clone()),
+        tls: tls.clone(),
+        ..StartOptions::default()
+    }
 }
 
 /// Prints a line that scripts wait for. Nobody may be reading: that is no reason to stop.

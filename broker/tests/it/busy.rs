@@ -5,11 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferromq_broker::{Broker, Extensions, SendHook, Sending};
+use ferromq_broker::{Broker, Extensions, SendHook, Sending, StartOptions};
 use ferromq_protocol::body::{SubscriptionGroupConfig, SubscriptionGroupTable};
 use ferromq_protocol::code::{request, response};
 use ferromq_protocol::{Command, fastjson};
-use ferromq_remoting::TlsSettings;
 use ferromq_store::{Dispatched, Dispatcher};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -238,14 +237,13 @@ async fn hooks_see_sends_and_the_dispatch() {
         send: vec![sends.clone()],
         dispatch: vec![dispatched.clone()],
     };
-    let running = Broker::start_extended(
-        settings(dir.path(), port),
-        None,
-        TlsSettings::default(),
+    let options = StartOptions {
         extensions,
-    )
-    .await
-    .unwrap();
+        ..StartOptions::default()
+    };
+    let running = Broker::start_with(settings(dir.path(), port), options)
+        .await
+        .unwrap();
     let peer = Peer::new(format!("127.0.0.1:{port}"));
     peer.send("T", 2, "good").await;
     let answer = peer.call(send_command("T", 2, "bad", "")).await;

@@ -1,6 +1,6 @@
 //! Broker and name server that take TLS only: the broker registers and clients work as ever.
 
-use ferromq_broker::Broker;
+use ferromq_broker::{Broker, StartOptions};
 use ferromq_namesrv::{NameServer, NamesrvSettings};
 use ferromq_protocol::Command;
 use ferromq_protocol::code::{request, response};
@@ -27,7 +27,13 @@ async fn where_plain_connections_are_refused_everything_goes_over_tls() {
     let port = free_port();
     let mut own = settings(&dir.path().join("store"), port);
     own.namesrv_addr.clone_from(&at_names);
-    let broker = Broker::start_with(own, None, tls).await.unwrap();
+    let broker = {
+        let options = StartOptions {
+            tls,
+            ..StartOptions::default()
+        };
+        Broker::start_with(own, options).await.unwrap()
+    };
     let at_broker = format!("127.0.0.1:{port}");
 
     let config = ClientConfig {
