@@ -4,16 +4,13 @@
 mod common;
 mod disk;
 
-use std::{
-    fs,
-    os::unix::fs::FileExt,
-    time::{Duration, Instant},
-};
+use std::{fs, os::unix::fs::FileExt, time::Duration};
 
 use common::{LOG_FILE, all, config, dispatched, message, names, open, until};
 use disk::{Disk, Fault, Op, Rng, What};
 use ferromq_store::{
-    FlushMode, Hooks, KeyQuery, OpenError, Progress, PutError, PutStatus, Store, StoreConfig, WriteRefusal,
+    FlushMode, Hooks, KeyQuery, OpenError, Progress, Put, PutError, PutStatus, Store, StoreConfig,
+    WriteRefusal,
 };
 use fuser::Errno;
 
@@ -31,13 +28,24 @@ fn body(n: usize) -> Vec<u8> {
     vec![n as u8 | 1; 300 + n * 37 % 2_000]
 }
 
-/// Puts message `n` and waits for its acknowledgement.
-fn send(store: &Store, n: usize) -> Result<PutStatus, PutError> {
+fn put(store: &Store, n: usize) -> Result<Put, PutError> {
     let config = store.config();
     config.clock.set(common::T0 + n as i64 * 700);
     let key = format!("KEYS\u{1}k{n}");
-    let put = store.put(message(&format!("t{}", n % 2), (n % 3) as i32, &body(n), &key))?;
-    Ok(put.ack.wait())
+    store.put(message(&format!("t{}", n % 2), (n % 3) as i32, &body(n), &key))
+}
+
+/// Puts message `n` and waits for its acknowledgement.
+fn send(store: &Store, n: usize) -> Result<PutStatus, PutError> {
+    Ok(put(store, n)?.ack.wait())
+}
+
+/// Sends message `n` as soon as the store takes some again.
+fn resume(store: &Store, n: usize) {
+    until("sends to resume", || {
+        store.delete_expired_files();
+        send(store, n).is_ok()
+    });
 }
 
 /// Whether the messages of `sent` are all there, in their order, and found by their keys; others may be among them.
@@ -147,6 +155,90 @@ fn a_failed_sync_fails_the_put_and_stops_writes_until_a_restart() {
     }
 }
 
+/// Appends go to memory first, and are copied and synced every millisecond.
+fn pooled(disk: &Disk) -> StoreConfig {
+    StoreConfig {
+        flush_mode: FlushMode::Async,
+        transient_store_pool: true,
+        commit_interval: 1,
+        commit_thorough_interval: 1,
+        flush_interval_commit_log: 1,
+        flush_commit_log_least_pages: 0,
+        flush_commit_log_thorough_interval: 1,
+        ..on(disk)
+    }
+}
+
+/// Sends the messages and waits until they are on the disk.
+fn synced(store: &Store, messages: std::ops::RangeInclusive<usize>) {
+    for n in messages {
+        let at = put(store, n).unwrap().physical_offset;
+        until("the sync", || store.figures().log_flushed > at);
+    }
+}
+
+#[test]
+fn a_failing_disk_under_the_transient_pool_stops_writes_and_loses_nothing_synced() {
+    for op in [Op::Fsync, Op::Write] {
+        let Some(disk) = Disk::new() else { return };
+        let store = open(pooled(&disk));
+        synced(&store, 0..=59);
+        let mut sent: Vec<usize> = (0..60).collect();
+        disk.fault(Fault::once(op, "commitlog/", Errno::EIO));
+        until("a refusal", || {
+            matches!(
+                send(&store, 60),
+                Err(PutError::NotWritable(WriteRefusal::FlushFailed))
+            )
+        });
+        has(&store, &sent);
+        assert!(!store.shutdown().unwrap().clean);
+        drop(store);
+        let disk = Disk::with(&disk.power_loss(9));
+        let store = open(pooled(&disk));
+        has(&store, &sent);
+        synced(&store, 100..=159);
+        sent.extend(100..160);
+        let image = disk.power_loss(11);
+        drop(store);
+        let disk = Disk::with(&image);
+        let store = open(pooled(&disk));
+        has(&store, &sent);
+        assert!(store.shutdown().unwrap().clean);
+    }
+}
+
+#[test]
+fn a_full_disk_under_the_transient_pool_is_a_status_and_loses_nothing_taken() {
+    for pages in (0..64).step_by(9) {
+        let Some(disk) = Disk::new() else { return };
+        let store = open(pooled(&disk));
+        synced(&store, 0..=4);
+        disk.leave(pages * 4096);
+        let mut sent: Vec<usize> = (0..5).collect();
+        let mut next = 5;
+        for _ in 0..200 {
+            match send(&store, next) {
+                Ok(PutStatus::Ok) => sent.push(next),
+                Err(PutError::CreateFile(_) | PutError::NotWritable(WriteRefusal::DiskFull)) => {}
+                other => panic!("{pages} pages: {other:?}"),
+            }
+            next += 1;
+        }
+        assert!(sent.len() < 200, "{pages} pages: the disk was not full");
+        disk.heal();
+        resume(&store, next);
+        sent.push(next);
+        synced(&store, next + 1..=next + 1);
+        has(&store, &sent);
+        assert!(store.shutdown().unwrap().clean);
+        drop(store);
+        let store = open(pooled(&disk));
+        has(&store, &sent);
+        assert!(store.shutdown().unwrap().clean);
+    }
+}
+
 #[test]
 fn a_failed_sync_of_a_queue_or_of_the_index_is_not_forgotten() {
     for path in ["consumequeue/", "index/"] {
@@ -228,12 +320,7 @@ fn wherever_the_disk_is_full_it_is_a_status_and_sends_resume() {
             in_queues(&store, &sent);
         }
         disk.heal();
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while send(&store, next).is_err() {
-            assert!(Instant::now() < deadline, "{pages} pages: sends do not resume");
-            store.delete_expired_files();
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        resume(&store, next);
         sent.push(next);
         has(&store, &sent);
         for n in &sent {
@@ -274,12 +361,7 @@ fn a_store_opens_on_a_full_disk_and_is_whole_when_there_is_room() {
         disk.leave(0);
         let store = open(on(&disk));
         disk.heal();
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while send(&store, 200).is_err() {
-            assert!(Instant::now() < deadline, "sends do not resume");
-            store.delete_expired_files();
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        resume(&store, 200);
         has(&store, &sent);
         has(&store, &[200]);
         store.shutdown().unwrap();
