@@ -1,6 +1,8 @@
 //! Looking at a store from outside: Java's sample stores and damaged ones, and that nothing is ever written.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -9,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ferromq_store::inspect::{LastStop, dry_run, inspect, records, verify};
+use ferromq_store::inspect::{LastStop, Place, dry_run, inspect, records, verify};
 
 const SLOTS: u32 = 200;
 
@@ -52,27 +54,27 @@ fn last_log_file(root: &Path) -> PathBuf {
 fn a_clean_store_of_javas_broker_has_no_problem() {
     let (_dir, root) = sample("clean");
     let before = content(&root);
-    let seen = inspect(&root).unwrap();
+    let seen = inspect(&root.clone().into()).unwrap();
     assert_eq!(seen.last_stop, LastStop::Clean);
     assert_eq!(seen.log_file_size, 1 << 20);
     assert!(!seen.queues.is_empty() && !seen.index.is_empty() && !seen.tables.is_empty());
     assert!(seen.checkpoint.log > 0);
 
-    let found = verify(&root, SLOTS, &mut |_| {}).unwrap();
+    let found = verify(&root.clone().into(), SLOTS, &mut |_| {}).unwrap();
     assert_eq!(found.problems, []);
     assert!(
         found.records > 0 && found.units > 0 && found.entries > 0,
         "{found:?}"
     );
     let mut count = 0;
-    let end = records(&root, None, &mut |_| {
+    let end = records(&root.clone().into(), None, &mut |_| {
         count += 1;
         ControlFlow::Continue(())
     })
     .unwrap();
     assert_eq!((count, end), (found.records, found.end));
 
-    let plan = dry_run(&root, &mut |_| {}).unwrap();
+    let plan = dry_run(&root.clone().into(), &mut |_| {}).unwrap();
     assert!(!plan.abnormal);
     assert_eq!((plan.end, plan.why, plan.queues_cut), (found.end, None, vec![]));
     assert!(content(&root) == before, "something was written");
@@ -82,8 +84,11 @@ fn a_clean_store_of_javas_broker_has_no_problem() {
 fn a_store_of_a_killed_broker_is_told_as_such() {
     let (_dir, root) = sample("crash");
     let before = content(&root);
-    assert_eq!(inspect(&root).unwrap().last_stop, LastStop::Unclean);
-    let plan = dry_run(&root, &mut |_| {}).unwrap();
+    assert_eq!(
+        inspect(&root.clone().into()).unwrap().last_stop,
+        LastStop::Unclean
+    );
+    let plan = dry_run(&root.clone().into(), &mut |_| {}).unwrap();
     assert!(plan.abnormal);
     assert!(content(&root) == before, "something was written");
 }
@@ -91,10 +96,10 @@ fn a_store_of_a_killed_broker_is_told_as_such() {
 #[test]
 fn damage_is_named_where_recovery_would_cut() {
     let (_dir, root) = sample("clean");
-    let whole = verify(&root, SLOTS, &mut |_| {}).unwrap();
+    let whole = verify(&root.clone().into(), SLOTS, &mut |_| {}).unwrap();
     // The body of the last record but a few: it begins 88 bytes into the record.
     let mut starts = Vec::new();
-    records(&root, None, &mut |record| {
+    records(&root.clone().into(), None, &mut |record| {
         starts.push(record.physical_offset as u64);
         ControlFlow::Continue(())
     })
@@ -106,7 +111,7 @@ fn damage_is_named_where_recovery_would_cut() {
     let file = File::options().write(true).open(&path).unwrap();
     file.write_all_at(&[0xff; 4], start - base + 88).unwrap();
 
-    let found = verify(&root, SLOTS, &mut |_| {}).unwrap();
+    let found = verify(&root.clone().into(), SLOTS, &mut |_| {}).unwrap();
     assert_eq!((found.records, found.end), (whole.records - 5, start));
     let log: Vec<_> = found
         .problems
@@ -116,7 +121,7 @@ fn damage_is_named_where_recovery_would_cut() {
     assert_eq!(log.len(), 1, "{found:?}");
     assert!(log[0].at.contains(&start.to_string()), "{log:?}");
 
-    let plan = dry_run(&root, &mut |_| {}).unwrap();
+    let plan = dry_run(&root.clone().into(), &mut |_| {}).unwrap();
     assert_eq!(plan.end, start);
     assert!(plan.why.is_some());
     let units: u64 = plan.queues_cut.iter().map(|cut| cut.units).sum();
@@ -126,6 +131,33 @@ fn damage_is_named_where_recovery_would_cut() {
 #[test]
 fn a_folder_that_is_no_store_is_an_error_that_says_what_to_name() {
     let dir = tempfile::tempdir().unwrap();
-    let error = inspect(dir.path()).unwrap_err().to_string();
+    let error = inspect(&dir.path().into()).unwrap_err().to_string();
     assert!(error.contains("storePathRootDir"), "{error}");
+}
+
+#[test]
+fn a_log_over_several_directories_is_one_log() {
+    let (_dir, root) = sample("clean");
+    let whole = verify(&root.clone().into(), SLOTS, &mut |_| {}).unwrap();
+    let names = common::names(&root.join("commitlog"));
+    assert!(names.len() > 1, "{names:?}");
+    // Every other file on a further disk.
+    let other = root.join("other");
+    fs::create_dir(&other).unwrap();
+    for name in names.iter().skip(1).step_by(2) {
+        fs::rename(root.join("commitlog").join(name), other.join(name)).unwrap();
+    }
+    let place = Place {
+        log_dirs: vec![root.join("commitlog"), other],
+        root: root.clone(),
+    };
+    let parted = verify(&place, SLOTS, &mut |_| {}).unwrap();
+    assert_eq!(
+        (parted.records, parted.end, parted.problem_count),
+        (whole.records, whole.end, 0)
+    );
+    assert_eq!(inspect(&place).unwrap().log.len(), names.len());
+    assert_eq!(dry_run(&place, &mut |_| {}).unwrap().end, whole.end);
+    // With one of the directories only, files are missing.
+    assert!(verify(&root.into(), SLOTS, &mut |_| {}).unwrap().problem_count > 0);
 }

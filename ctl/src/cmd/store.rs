@@ -1,10 +1,9 @@
 //! Store directories, looked at offline: nothing is ever written to them.
 
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use anyhow::Context as _;
-use ferromq_store::inspect::{self, DryRun, Found, Inspection};
+use ferromq_store::inspect::{self, DryRun, Found, Inspection, Place};
 use serde::Serialize;
 
 use crate::bench::Progress;
@@ -23,11 +22,12 @@ pub(crate) async fn run(cx: &Context, command: cli::Store) -> anyhow::Result<()>
 
 fn look(format: Format, command: &cli::Store) -> anyhow::Result<()> {
     match command {
-        cli::Store::Inspect { dir } => show(format, &inspect::inspect(dir)?),
-        cli::Store::Verify { dir, hash_slots } => verify(format, dir, *hash_slots),
-        cli::Store::Dump { dir, from, count } => dump(format, dir, *from, *count),
-        cli::Store::RecoverDryRun { dir } => {
-            let plan = with_progress(dir, |tell| inspect::dry_run(dir, tell))?;
+        cli::Store::Inspect { place } => show(format, &inspect::inspect(&place.place())?),
+        cli::Store::Verify { place, hash_slots } => verify(format, &place.place(), *hash_slots),
+        cli::Store::Dump { place, from, count } => dump(format, &place.place(), *from, *count),
+        cli::Store::RecoverDryRun { place } => {
+            let place = place.place();
+            let plan = with_progress(&place, |tell| inspect::dry_run(&place, tell))?;
             output::print(format, &plan, plan_table)
         }
     }
@@ -35,10 +35,10 @@ fn look(format: Format, command: &cli::Store) -> anyhow::Result<()> {
 
 /// Runs `work` with a bar that shows how much of the log is read.
 fn with_progress<T>(
-    dir: &Path,
+    place: &Place,
     work: impl FnOnce(&mut dyn FnMut(u64)) -> Result<T, inspect::InspectError>,
 ) -> anyhow::Result<T> {
-    let seen = inspect::inspect(dir)?;
+    let seen = inspect::inspect(place)?;
     let first = seen.log.first().map_or(0, |file| file.name.parse().unwrap_or(0));
     let mut progress = Progress::new("read", seen.log_file_size * seen.log.len() as u64);
     let done = work(&mut |at| progress.set(at.saturating_sub(first)));
@@ -108,8 +108,8 @@ fn show(format: Format, seen: &Inspection) -> anyhow::Result<()> {
     })
 }
 
-fn verify(format: Format, dir: &Path, hash_slots: u32) -> anyhow::Result<()> {
-    let found = with_progress(dir, |tell| inspect::verify(dir, hash_slots, tell))?;
+fn verify(format: Format, place: &Place, hash_slots: u32) -> anyhow::Result<()> {
+    let found = with_progress(place, |tell| inspect::verify(place, hash_slots, tell))?;
     output::print(format, &found, found_table)?;
     if found.problem_count == 0 {
         eprintln!(
@@ -122,7 +122,7 @@ fn verify(format: Format, dir: &Path, hash_slots: u32) -> anyhow::Result<()> {
         "{} problem(s) in {}; `ferroctl store recover-dry-run` tells what a start would do about those in the log and \
          the queues; an index that is wrong is made again when its folder is deleted",
         found.problem_count,
-        dir.display()
+        place.root.display()
     ))
     .into())
 }
@@ -183,9 +183,9 @@ struct Line {
     properties: std::collections::BTreeMap<String, String>,
 }
 
-fn dump(format: Format, dir: &Path, from: Option<u64>, count: usize) -> anyhow::Result<()> {
+fn dump(format: Format, place: &Place, from: Option<u64>, count: usize) -> anyhow::Result<()> {
     let mut lines = Vec::new();
-    inspect::records(dir, from, &mut |record| {
+    inspect::records(place, from, &mut |record| {
         let text = record.properties_text();
         lines.push(Line {
             offset: record.physical_offset,

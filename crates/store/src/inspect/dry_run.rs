@@ -1,11 +1,11 @@
 //! What a start would do: where it would begin to read, where the log would end and why, and what would be cut.
 
-use std::{io, path::Path};
+use std::io;
 
 use ferromq_protocol::record::Check;
 use serde::Serialize;
 
-use super::{InspectError, Layout, io_error, verify::what_stops};
+use super::{InspectError, Layout, Place, io_error, verify::what_stops};
 use crate::{
     StoreConfig,
     commit_log::{Visit, scan},
@@ -51,16 +51,16 @@ pub struct DryRun {
 }
 
 /// Tells what a start would do, without doing it. `progress` is told log offsets.
-pub fn dry_run(root: &Path, progress: &mut dyn FnMut(u64)) -> Result<DryRun, InspectError> {
-    let layout = Layout::of(root)?;
-    let dir = root.join("commitlog");
+pub fn dry_run(place: &Place, progress: &mut dyn FnMut(u64)) -> Result<DryRun, InspectError> {
+    let layout = Layout::of(place)?;
+    let dir = layout.log_dir();
     let start = start_file(
         &StoreConfig::default(),
         &layout.checkpoint()?,
         &layout.files,
         layout.abort,
     )
-    .map_err(|error| io_error("read", &dir)(io::Error::other(error.to_string())))?;
+    .map_err(|error| io_error("read", dir)(io::Error::other(error.to_string())))?;
     let mut records = 0;
     let scanned = scan(
         &layout.files,
@@ -74,7 +74,7 @@ pub fn dry_run(root: &Path, progress: &mut dyn FnMut(u64)) -> Result<DryRun, Ins
             Ok(Visit::Continue(()))
         },
     )
-    .map_err(io_error("read", &dir))?;
+    .map_err(io_error("read", dir))?;
     let end = scanned.end;
     let beyond = layout
         .files

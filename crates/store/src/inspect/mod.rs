@@ -39,7 +39,7 @@ pub enum InspectError {
         source: io::Error,
     },
     /// There is no log in it.
-    #[error("{} holds no commitlog folder: name the directory that storePathRootDir names", .0.display())]
+    #[error("{} is no folder with a log: name the directory that storePathRootDir names, and those of storePathCommitLog if that is set", .0.display())]
     NoStore(PathBuf),
 }
 
@@ -148,22 +148,46 @@ pub struct Inspection {
     pub tables: Vec<TableReport>,
 }
 
-/// Where the parts of a store lie.
+/// Where a store is.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The directory that `storePathRootDir` names.
+    pub root: PathBuf,
+    /// Directories of the log, those that are only read included. Empty: `commitlog` in the root.
+    pub log_dirs: Vec<PathBuf>,
+}
+
+impl<P: Into<PathBuf>> From<P> for Place {
+    fn from(root: P) -> Self {
+        Self {
+            root: root.into(),
+            log_dirs: Vec::new(),
+        }
+    }
+}
+
+/// What the parts of a store are.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     root: PathBuf,
+    log_dirs: Vec<PathBuf>,
     files: Vec<LogFile>,
     size: u64,
     abort: bool,
 }
 
 impl Layout {
-    fn of(root: &Path) -> Result<Self, InspectError> {
-        let dir = root.join("commitlog");
-        if !dir.is_dir() {
-            return Err(InspectError::NoStore(root.to_owned()));
+    fn of(place: &Place) -> Result<Self, InspectError> {
+        let root = place.root.clone();
+        let log_dirs = if place.log_dirs.is_empty() {
+            vec![root.join("commitlog")]
+        } else {
+            place.log_dirs.clone()
+        };
+        if let Some(missing) = log_dirs.iter().find(|dir| !dir.is_dir()) {
+            return Err(InspectError::NoStore(missing.clone()));
         }
-        let files = log_files(std::slice::from_ref(&dir)).map_err(io_error("list", &dir))?;
+        let files = log_files(&log_dirs).map_err(io_error("list", &log_dirs[0]))?;
         let mut size = 0;
         for file in &files {
             let len = fs::metadata(&file.path)
@@ -172,11 +196,17 @@ impl Layout {
             size = size.max(len);
         }
         Ok(Self {
-            root: root.to_owned(),
+            abort: root.join("abort").exists(),
+            root,
+            log_dirs,
             files,
             size,
-            abort: root.join("abort").exists(),
         })
+    }
+
+    /// The log's directory, or the first of several: for errors.
+    fn log_dir(&self) -> &Path {
+        &self.log_dirs[0]
     }
 
     fn queue_dirs(&self) -> Result<Vec<QueueDir>, InspectError> {
@@ -252,9 +282,10 @@ fn length(path: &Path) -> Result<u64, InspectError> {
     Ok(fs::metadata(path).map_err(io_error("look at", path))?.len())
 }
 
-/// Tells what is in the store directory `root`, ours or Java's. Reads heads of files only.
-pub fn inspect(root: &Path) -> Result<Inspection, InspectError> {
-    let layout = Layout::of(root)?;
+/// Tells what is in a store directory, ours or Java's. Reads heads of files only.
+pub fn inspect(place: &Place) -> Result<Inspection, InspectError> {
+    let layout = Layout::of(place)?;
+    let root = &layout.root;
     let checkpoint = layout.checkpoint()?;
     let mut log = Vec::new();
     for file in &layout.files {

@@ -11,7 +11,7 @@ use std::{
 use ferromq_protocol::record::{Check, Entry, Record, parse};
 use serde::Serialize;
 
-use super::{InspectError, Layout, QueueDir, io_error, name_of};
+use super::{InspectError, Layout, Place, QueueDir, io_error, name_of};
 use crate::{
     commit_log::{LogFile, Visit, scan},
     consume_queue::{UNIT, Unit},
@@ -67,11 +67,11 @@ impl Found {
 /// Calls `visit` with each whole record from log offset `from`, the start of one, until the log ends or `visit` says so.
 /// Gives the log offset behind the last.
 pub fn records(
-    root: &Path,
+    place: &Place,
     from: Option<u64>,
     visit: &mut dyn FnMut(&Record<'_>) -> std::ops::ControlFlow<()>,
 ) -> Result<u64, InspectError> {
-    let layout = Layout::of(root)?;
+    let layout = Layout::of(place)?;
     let from = from.or_else(|| layout.files.first().map(|f| f.base)).unwrap_or(0);
     let mut each = |record: &Record<'_>, _: &[u8]| -> io::Result<Visit> { Ok(visit(record)) };
     scan(
@@ -84,13 +84,13 @@ pub fn records(
         &mut each,
     )
     .map(|scan| scan.end)
-    .map_err(io_error("read", &root.join("commitlog")))
+    .map_err(io_error("read", layout.log_dir()))
 }
 
 /// Reads the whole store. `slots` is the broker's maxHashSlotNum, which index files do not tell. `progress` is told log
 /// offsets while the log is read.
-pub fn verify(root: &Path, slots: u32, progress: &mut dyn FnMut(u64)) -> Result<Found, InspectError> {
-    let layout = Layout::of(root)?;
+pub fn verify(place: &Place, slots: u32, progress: &mut dyn FnMut(u64)) -> Result<Found, InspectError> {
+    let layout = Layout::of(place)?;
     let mut found = Found::default();
     if let Some(first) = layout.files.first() {
         found.first = first.base;
@@ -107,7 +107,7 @@ pub fn verify(root: &Path, slots: u32, progress: &mut dyn FnMut(u64)) -> Result<
 }
 
 fn log(layout: &Layout, found: &mut Found, progress: &mut dyn FnMut(u64)) -> Result<(), InspectError> {
-    let dir = layout.root.join("commitlog");
+    let dir = layout.log_dir();
     let mut count = 0;
     let scanned = scan(
         &layout.files,
@@ -121,7 +121,7 @@ fn log(layout: &Layout, found: &mut Found, progress: &mut dyn FnMut(u64)) -> Res
             Ok(Visit::Continue(()))
         },
     )
-    .map_err(io_error("read", &dir))?;
+    .map_err(io_error("read", dir))?;
     found.records = count;
     found.end = scanned.end;
     let mut expected = found.first;
