@@ -117,6 +117,10 @@ impl ArrivalListener for LongPoll {
     fn arrived(&self, arrival: &Arrival<'_>) {
         self.message_arrived(arrival);
     }
+
+    fn is_awaited(&self) -> bool {
+        self.parked() > 0
+    }
 }
 
 /// A pull's place among the waiting.

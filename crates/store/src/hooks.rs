@@ -25,10 +25,19 @@ pub struct Arrival<'a> {
 pub trait ArrivalListener: Send + Sync {
     /// A record is readable.
     fn arrived(&self, arrival: &Arrival<'_>);
+
+    /// Whether anyone waits for a record now. While nobody does, records may come up to a millisecond late.
+    fn is_awaited(&self) -> bool {
+        true
+    }
 }
 
 impl ArrivalListener for () {
     fn arrived(&self, _: &Arrival<'_>) {}
+
+    fn is_awaited(&self) -> bool {
+        false
+    }
 }
 
 /// A record on its way from the log to the queues.

@@ -19,6 +19,7 @@ use std::{
 use ferromq_protocol::record::{Check, Entry, Record, parse};
 
 use crate::{
+    FlushMode,
     Hooks, OpenError, Progress, Stage, StoreConfig,
     checkpoint::Checkpoint,
     clean::{DiskState, plan},
@@ -237,7 +238,8 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
     write_doubtful(&config, &files, start, found.end)?;
     let settled = commit_log::settle(&files, size, found.end)?;
     let log_dirs = LogDirs::new(log_dirs, config.disk_space_clean_forcibly_ratio);
-    let prealloc = Prealloc::start(log_dirs, size, config.warm_log_files)
+    let write_ahead = config.flush_mode == FlushMode::Sync;
+    let prealloc = Prealloc::start(log_dirs, size, config.warm_log_files, write_ahead)
         .map_err(io_error("start allocating in", &config.commit_log_dir()))?;
     let mut log = CommitLog::new(
         prealloc,

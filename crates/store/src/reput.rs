@@ -23,6 +23,8 @@ const TRIES: u32 = 30;
 const MOST_PAUSE: Duration = Duration::from_secs(8);
 /// How long appends are gathered after some were dispatched; less than anyone who waits for a message notices.
 const GATHER: Duration = Duration::from_micros(100);
+/// The same while nobody waits for a message.
+const GATHER_CALMLY: Duration = Duration::from_millis(1);
 
 /// When to try again to bring the index up to the queues: each second at first, then less often.
 #[derive(Debug, Default)]
@@ -156,7 +158,8 @@ impl Core {
                 return;
             }
             // What comes while appends are frequent is gathered, instead of one wake-up for each of them.
-            std::thread::sleep(GATHER);
+            let awaited = self.dispatch.hooks.arrival.is_awaited();
+            std::thread::sleep(if awaited { GATHER } else { GATHER_CALMLY });
             let most = if self.dispatch.index_behind() {
                 RETRY
             } else {

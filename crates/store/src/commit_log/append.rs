@@ -8,7 +8,10 @@ use std::{
 use ferromq_protocol::record::{BLANK_LEN, RecordDraft, blank, patch};
 
 use super::{CommitLog, Writing};
-use crate::{consume_queue::Queue, fs::prealloc::WINDOW};
+use crate::{
+    consume_queue::Queue,
+    fs::{prealloc::WINDOW, segment::Segment},
+};
 
 /// Records encoded but for their offsets and store time.
 #[derive(Debug, Default)]
@@ -162,8 +165,8 @@ impl CommitLog {
         self.max.store(physical + len, Ordering::Release);
         self.whole.store(physical + len, Ordering::Release);
         self.count(queue, records, counted, appended);
-        let (base, limit, map) = (segment.base(), segment.limit(), segment.map().clone());
-        self.look_ahead(writing, physical + len, base, limit, &map);
+        let segment = segment.clone();
+        self.look_ahead(writing, physical + len, &segment);
         Ok(appended)
     }
 
@@ -245,15 +248,14 @@ impl CommitLog {
         &self,
         writing: &mut Writing,
         end: u64,
-        base: u64,
-        limit: u64,
-        map: &Arc<crate::fs::mmap::Map>,
+        segment: &Arc<Segment>,
     ) {
+        let (base, limit) = (segment.base(), segment.limit());
         let position = end - base;
         if position + WINDOW / 2 > writing.populated && base + writing.populated < limit {
             let from = writing.populated.max(position);
             let to = (from + WINDOW).min(limit - base);
-            self.prealloc.populate(map, from as usize..to as usize);
+            self.prealloc.populate(segment, from as usize..to as usize);
             writing.populated = to;
         }
         if !writing.asked && position > (limit - base) / 2 {

@@ -197,13 +197,17 @@ impl CommitLog {
         while at < target {
             match self.segments.find(at) {
                 Some(segment) => {
-                    segment.sync()?;
+                    let end = segment.limit().min(target);
+                    segment.sync(&(at..end))?;
                     files += 1;
-                    at = segment.limit().min(target);
+                    at = end;
                 }
                 // Deleted by the cleaner meanwhile.
                 None => at = self.min().max(at as i64 + 1) as u64,
             }
+        }
+        if let Some(error) = self.prealloc.sync_error() {
+            return Err(error);
         }
         self.flushed.fetch_max(target, Ordering::AcqRel);
         Ok((time, files))

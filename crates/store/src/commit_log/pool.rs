@@ -211,8 +211,7 @@ impl CommitLog {
         let at = physical - segment.base();
         staged.add(pool, segment.base(), at, records.bytes(), at + len);
         staged.end += len;
-        let (base, limit) = (segment.base(), segment.limit());
-        self.look_ahead(writing, physical + len, base, limit, segment.map());
+        self.look_ahead(writing, physical + len, &segment);
         Ok(appended)
     }
 

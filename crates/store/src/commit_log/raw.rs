@@ -156,12 +156,12 @@ impl CommitLog {
         let at = offset - segment.base();
         writer.write(at as usize, bytes).map_err(RawError::Io)?;
         writer.publish((at + len) as usize);
-        let (base, map) = (segment.base(), segment.map().clone());
+        let segment = segment.clone();
         let whole = boundaries.start;
         writing.boundaries = boundaries;
         self.max.store(offset + len, Ordering::Release);
         self.whole.store(whole, Ordering::Release);
-        self.look_ahead(writing, offset + len, base, limit, &map);
+        self.look_ahead(writing, offset + len, &segment);
         Ok(offset + len)
     }
 }

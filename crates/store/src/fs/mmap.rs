@@ -125,6 +125,12 @@ impl Map {
         Some(Bytes::from_owner(Lent(self.clone(), range)))
     }
 
+    /// Waits until what was written to `range` is on the disk, and nothing else of the file: pages that were made present
+    /// ahead of the appends cost nothing here.
+    pub(crate) fn sync(&self, range: Range<usize>) -> io::Result<()> {
+        self.raw.flush_range(range.start, range.end - range.start)
+    }
+
     /// Has the kernel make the pages of `range` present and writable, so that the appending thread meets no faults.
     /// Only a hint: errors don't matter.
     pub(crate) fn populate(&self, range: Range<usize>) {

@@ -1,7 +1,8 @@
 //! The thread that makes the next log file before it's needed, and the next pages of the current one.
 //!
 //! A file gets real blocks by `fallocate`: a full disk is an error here and not a signal on the appending thread. Pages
-//! are made present a window ahead of the appends, so that an append is a copy and no page fault.
+//! are made present a window ahead of the appends, so that an append is a copy and no page fault. Where each append waits for
+//! the disk, the window is also written out, so that its wait is for a write of its own bytes and for nothing else.
 
 use std::{
     fs, io,
@@ -16,7 +17,7 @@ use parking_lot::{Condvar, Mutex};
 use super::{
     crash_safe::create_allocated,
     log_dirs::LogDirs,
-    mmap::{Map, MapWriter},
+    mmap::MapWriter,
     segment::{Segment, file_name},
 };
 
@@ -33,7 +34,9 @@ struct State {
     wanted: Option<u64>,
     ready: Option<(u64, Made)>,
     failed: Option<(u64, io::Error)>,
-    populate: Option<(Arc<Map>, Range<usize>)>,
+    populate: Option<(Arc<Segment>, Range<usize>)>,
+    /// A sync ahead of the appends failed, with what.
+    sync_failed: Option<io::Error>,
     stopping: bool,
 }
 
@@ -42,6 +45,8 @@ struct Shared {
     dirs: LogDirs,
     size: u64,
     warm: bool,
+    /// Whether windows are written out.
+    write_ahead: bool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -54,12 +59,14 @@ pub(crate) struct Prealloc {
 }
 
 impl Prealloc {
-    /// Starts the thread, for files of `size` bytes in `dirs`; `warm` makes all their pages present, and keeps them there.
-    pub(crate) fn start(dirs: LogDirs, size: u64, warm: bool) -> io::Result<Self> {
+    /// Starts the thread, for files of `size` bytes in `dirs`; `warm` makes all their pages present, and keeps them there;
+    /// `write_ahead` writes out what was made present.
+    pub(crate) fn start(dirs: LogDirs, size: u64, warm: bool, write_ahead: bool) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             dirs,
             size,
             warm,
+            write_ahead,
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
         });
@@ -93,9 +100,18 @@ impl Prealloc {
     }
 
     /// Has pages made present.
-    pub(crate) fn populate(&self, map: &Arc<Map>, range: Range<usize>) {
-        self.shared.state.lock().populate = Some((map.clone(), range));
+    pub(crate) fn populate(&self, segment: &Arc<Segment>, range: Range<usize>) {
+        self.shared.state.lock().populate = Some((segment.clone(), range));
         self.shared.changed.notify_all();
+    }
+
+    /// What a sync ahead of the appends failed with. The disk is then no better than after a failed sync of appends.
+    pub(crate) fn sync_error(&self) -> Option<io::Error> {
+        let error = self.shared.state.lock().sync_failed.as_ref().map(|error| {
+            let text = format!("a sync ahead of the appends failed: {error}");
+            io::Error::new(error.kind(), text)
+        });
+        error
     }
 
     /// The file that starts at `base`, waiting for it if need be.
@@ -151,8 +167,14 @@ impl Shared {
             if state.stopping {
                 return;
             }
-            if let Some((map, range)) = state.populate.take() {
-                parking_lot::MutexGuard::unlocked(&mut state, || map.populate(range));
+            if let Some((segment, range)) = state.populate.take() {
+                let written = parking_lot::MutexGuard::unlocked(&mut state, || {
+                    segment.map().populate(range);
+                    self.write_out(&segment)
+                });
+                if let Err(error) = written {
+                    state.sync_failed = Some(error);
+                }
             } else if let Some(base) = state.wanted {
                 if state.ready.as_ref().is_some_and(|(b, _)| *b == base) {
                     state.wanted = None;
@@ -170,6 +192,17 @@ impl Shared {
             } else {
                 self.changed.wait(&mut state);
             }
+        }
+    }
+
+    fn write_out(&self, segment: &Segment) -> io::Result<()> {
+        if !self.write_ahead {
+            return Ok(());
+        }
+        match segment.write_ahead() {
+            // Deleted meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            written => written,
         }
     }
 
@@ -198,6 +231,7 @@ impl Shared {
                 break;
             }
         }
+        self.write_out(&made.0)?;
         if self.warm
             && let Err(error) = made.0.map().lock()
         {
@@ -214,7 +248,7 @@ mod tests {
     #[test]
     fn makes_files_and_deletes_the_unused_one() {
         let dir = tempfile::tempdir().unwrap();
-        let prealloc = Prealloc::start(LogDirs::new(vec![dir.path().to_owned()], 100), 65_536, true).unwrap();
+        let prealloc = Prealloc::start(LogDirs::new(vec![dir.path().to_owned()], 100), 65_536, true, true).unwrap();
         let (segment, mut writer) = prealloc.take(0).unwrap();
         writer.write(0, b"abc").unwrap();
         writer.publish(3);
@@ -235,7 +269,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(file_name(0)), b"in the way").unwrap();
         let prealloc =
-            Prealloc::start(LogDirs::new(vec![dir.path().to_owned()], 100), 65_536, false).unwrap();
+            Prealloc::start(LogDirs::new(vec![dir.path().to_owned()], 100), 65_536, false, false).unwrap();
         assert_eq!(prealloc.take(0).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         fs::remove_file(dir.path().join(file_name(0))).unwrap();
         assert!(prealloc.take(0).is_ok());

@@ -130,9 +130,18 @@ impl Segment {
         super::crash_safe::allocate(&self.file, 0, self.size)
     }
 
-    /// Waits until what was written is on the disk.
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+    /// Waits until what was written to the range of log offsets is on the disk.
+    pub(crate) fn sync(&self, range: &Range<u64>) -> io::Result<()> {
+        let local = self.local(range).filter(|local| local.end as u64 <= self.size);
+        let local = local.ok_or_else(|| io::Error::other("the range is not in this log file"))?;
+        self.map.sync(local)
+    }
+
+    /// Writes out all pages there are, so that blocks which were only allocated become written ones: a sync of appends in
+    /// them is then a write and no change of the file system's own tables. Through a handle of its own: the kernel tells a
+    /// failed write once to each handle, and must not tell this one instead of those who wait for their appends.
+    pub(crate) fn write_ahead(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_data()
     }
 
     /// When it was last written.
