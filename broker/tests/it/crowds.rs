@@ -85,7 +85,7 @@ async fn delete(peer: &Peer, n: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn topics_and_groups_that_are_deleted_leave_nothing_behind() {
-    let count = std::env::var("FERROMQ_TOPICS").map_or(1_000, |n| n.parse().unwrap());
+    let count = std::env::var("FERROMQ_TOPICS").map_or(300, |n| n.parse().unwrap());
     ferromq_daemon::limits::raise_open_files();
     let dir = tempfile::tempdir().unwrap();
     let (port, pages) = (free_port(), free_port());

@@ -1,7 +1,7 @@
 //! Pulls: filters, limits, waiting.
 
 use ferromq_protocol::Command;
-use ferromq_protocol::code::request;
+use ferromq_protocol::code::{request, response};
 use ferromq_protocol::header::PullMessage;
 use ferromq_protocol::sysflag::pull as flag;
 
@@ -168,5 +168,24 @@ async fn what_memory_does_not_hold_is_read_from_the_disk() {
     let pull = rig.peer.call(pull_command("T", 0, 60, 600_000));
     let (pulled, _) = tokio::join!(pull, rig.peer.send("T", 0, "next"));
     assert_eq!(Pulled::of(&pulled).bodies, ["next"]);
+    rig.stop().await;
+}
+
+/// An offset that a send was just answered with is good for a pull at once, although queues follow the log a moment later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_that_a_send_told_is_no_offset_that_moved() {
+    let rig = Rig::start().await;
+    for queue in 0..4 {
+        for n in 0..50 {
+            let sent = rig.peer.send("T", queue, &n.to_string()).await;
+            let pulled = rig.peer.pull("T", queue, sent.offset + 1).await;
+            assert_eq!(
+                (pulled.code, pulled.header.next_begin_offset),
+                (response::PULL_NOT_FOUND, sent.offset + 1)
+            );
+        }
+    }
+    let beyond = rig.peer.pull("T", 0, 51).await;
+    assert_eq!(beyond.code, response::PULL_OFFSET_MOVED);
     rig.stop().await;
 }

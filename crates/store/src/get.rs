@@ -127,6 +127,10 @@ impl Core {
                 suggest_slave: false,
             })
         };
+        // Given out already, though the queue doesn't have what is before it yet: that comes in a moment.
+        if offset > max && queue.as_ref().is_some_and(|q| offset <= q.next_put()) {
+            return nothing(GetStatus::OffsetOverflowOne, offset);
+        }
         let Some(queue) = queue.filter(|_| max > 0) else {
             return nothing(GetStatus::NoMessageInQueue, 0);
         };

@@ -19,8 +19,7 @@ use std::{
 use ferromq_protocol::record::{Check, Entry, Record, parse};
 
 use crate::{
-    FlushMode,
-    Hooks, OpenError, Progress, Stage, StoreConfig,
+    FlushMode, Hooks, OpenError, Progress, Stage, StoreConfig,
     checkpoint::Checkpoint,
     clean::{DiskState, plan},
     commit_log::{self, CommitLog, LogFile, Pool, Scan, Visit},

@@ -244,12 +244,7 @@ impl CommitLog {
     }
 
     /// Has the next pages and the next file made in time.
-    pub(super) fn look_ahead(
-        &self,
-        writing: &mut Writing,
-        end: u64,
-        segment: &Arc<Segment>,
-    ) {
+    pub(super) fn look_ahead(&self, writing: &mut Writing, end: u64, segment: &Arc<Segment>) {
         let (base, limit) = (segment.base(), segment.limit());
         let position = end - base;
         if position + WINDOW / 2 > writing.populated && base + writing.populated < limit {

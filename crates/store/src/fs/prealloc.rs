@@ -107,11 +107,10 @@ impl Prealloc {
 
     /// What a sync ahead of the appends failed with. The disk is then no better than after a failed sync of appends.
     pub(crate) fn sync_error(&self) -> Option<io::Error> {
-        let error = self.shared.state.lock().sync_failed.as_ref().map(|error| {
-            let text = format!("a sync ahead of the appends failed: {error}");
-            io::Error::new(error.kind(), text)
-        });
-        error
+        let state = self.shared.state.lock();
+        let error = state.sync_failed.as_ref()?;
+        let text = format!("a sync ahead of the appends failed: {error}");
+        Some(io::Error::new(error.kind(), text))
     }
 
     /// The file that starts at `base`, waiting for it if need be.
@@ -248,7 +247,8 @@ mod tests {
     #[test]
     fn makes_files_and_deletes_the_unused_one() {
         let dir = tempfile::tempdir().unwrap();
-        let prealloc = Prealloc::start(LogDirs::new(vec![dir.path().to_owned()], 100), 65_536, true, true).unwrap();
+        let prealloc =
+            Prealloc::start(LogDirs::new(vec![dir.path().to_owned()], 100), 65_536, true, true).unwrap();
         let (segment, mut writer) = prealloc.take(0).unwrap();
         writer.write(0, b"abc").unwrap();
         writer.publish(3);
@@ -268,8 +268,13 @@ mod tests {
     fn a_failure_is_told_and_not_kept() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(file_name(0)), b"in the way").unwrap();
-        let prealloc =
-            Prealloc::start(LogDirs::new(vec![dir.path().to_owned()], 100), 65_536, false, false).unwrap();
+        let prealloc = Prealloc::start(
+            LogDirs::new(vec![dir.path().to_owned()], 100),
+            65_536,
+            false,
+            false,
+        )
+        .unwrap();
         assert_eq!(prealloc.take(0).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         fs::remove_file(dir.path().join(file_name(0))).unwrap();
         assert!(prealloc.take(0).is_ok());
