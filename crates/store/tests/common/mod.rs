@@ -145,9 +145,13 @@ pub fn copy_dir(from: &Path, to: &Path) {
         let (path, target) = (entry.path(), to.join(entry.file_name()));
         match entry.metadata() {
             Ok(m) if m.is_dir() => copy_dir(&path, &target),
-            Ok(_) => {
-                fs::copy(&path, &target).unwrap();
-            }
+            Ok(_) => match fs::copy(&path, &target) {
+                // Gone between the look and the copy: a file that was written aside.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                copied => {
+                    copied.unwrap();
+                }
+            },
             Err(e) => assert_eq!(e.kind(), io::ErrorKind::NotFound),
         }
     }
