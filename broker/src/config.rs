@@ -190,6 +190,8 @@ settings! {
         commit_commit_log_thorough_interval: u64 = 200, "commitCommitLogThoroughInterval", range: 1..=3_600_000, unit: "ms";
         /// Whether a new log file is made present in memory, and locked there while it is written.
         warm_maped_file_enable: bool = false, "warmMapedFileEnable";
+        /// With SYNC_FLUSH: pages of a new file made present between two syncs of it. 0: no sync.
+        flush_least_pages_when_warm_maped_file: u64 = 4096, "flushLeastPagesWhenWarmMapedFile", range: 0..=1_000_000, unit: "pages of 4 KiB";
         /// Length of a log file.
         mapped_file_size_commit_log: u64 = 1 << 30, "mappedFileSizeCommitLog", range: 65_536..=2_147_483_647, unit: "bytes";
         /// Length of a consume queue file.
@@ -307,7 +309,7 @@ settings! {
         "storePathDLedgerCommitLog" = "",
         "bitMapLengthConsumeQueueExt" = "64",
         "flushCommitLogTimed" = "true", "flushConsumeQueueLeastPages" = "2",
-        "useReentrantLockWhenPutMessage" = "true", "flushLeastPagesWhenWarmMapedFile" = "4096",
+        "useReentrantLockWhenPutMessage" = "true",
         "destroyMapedFileIntervalForcibly" = "120000", "redeleteHangedFileInterval" = "120000",
         "enableScheduleAsyncDeliver" = "false",
         "scheduleAsyncDeliverMaxPendingLimit" = "2000", "scheduleAsyncDeliverMaxResendNum2Blocked" = "3",
@@ -548,6 +550,7 @@ impl BrokerSettings {
             commit_least_pages: self.commit_commit_log_least_pages,
             commit_thorough_interval: self.commit_commit_log_thorough_interval,
             warm_log_files: self.warm_maped_file_enable,
+            warm_sync_pages: self.flush_least_pages_when_warm_maped_file,
             commit_log_file_size: self.mapped_file_size_commit_log,
             consume_queue_file_size: self.mapped_file_size_consume_queue,
             enable_consume_queue_ext: self.enable_consume_queue_ext,

@@ -341,7 +341,7 @@ pub const KEYS: &[Key] = &[
     user("maxMessageSize", Kind::Int(1, 16_000_000)),
     user("checkCRCOnRecover", Kind::Bool),
     user("warmMapedFileEnable", Kind::Bool),
-    user("flushLeastPagesWhenWarmMapedFile", COUNT),
+    user("flushLeastPagesWhenWarmMapedFile", Kind::Int(0, 1_000_000)),
     user("transientStorePoolEnable", Kind::Bool),
     user("transientStorePoolSize", Kind::Int(1, 1_000_000)),
     user("fastFailIfNoBufferInStorePool", Kind::Bool),

@@ -12,6 +12,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use crate::fs::prealloc::Warm;
+
 /// Whether an append is acknowledged before or after it is on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FlushMode {
@@ -256,6 +258,9 @@ pub struct StoreConfig {
     /// `warmMapedFileEnable`: whether all pages of a new log file are made present, and locked in memory as long as it's
     /// written. A kernel that refuses to lock is warned of. Default false.
     pub warm_log_files: bool,
+    /// `flushLeastPagesWhenWarmMapedFile`: with [`FlushMode::Sync`], pages of a new file that are made present between two syncs of
+    /// it; 0: no sync. Default 4096.
+    pub warm_sync_pages: u64,
     /// Open consume queue files kept at a time. Default 512.
     pub open_queue_files: usize,
     /// Where the time comes from. Default the system.
@@ -316,6 +321,7 @@ impl Default for StoreConfig {
             commit_least_pages: 4,
             commit_thorough_interval: 200,
             warm_log_files: false,
+            warm_sync_pages: 4096,
             enable_lmq: false,
             enable_multi_dispatch: false,
             max_lmq_queues: 20_000,
@@ -387,6 +393,20 @@ impl StoreConfig {
     /// A table of the broker's under `config/`.
     pub fn config_file(&self, name: impl AsRef<Path>) -> PathBuf {
         self.root.join("config").join(name)
+    }
+
+    pub(crate) fn warm(&self) -> Warm {
+        if !self.warm_log_files {
+            return Warm::No;
+        }
+        let synced = self.flush_mode == FlushMode::Sync;
+        Warm::Yes {
+            sync_every: if synced {
+                self.warm_sync_pages.saturating_mul(4096)
+            } else {
+                0
+            },
+        }
     }
 
     /// Bytes of the pool that appends go to first, if there's one.

@@ -238,7 +238,7 @@ pub(crate) fn open(config: StoreConfig, progress: &Progress, hooks: Hooks) -> Re
     let settled = commit_log::settle(&files, size, found.end)?;
     let log_dirs = LogDirs::new(log_dirs, config.disk_space_clean_forcibly_ratio);
     let write_ahead = config.flush_mode == FlushMode::Sync;
-    let prealloc = Prealloc::start(log_dirs, size, config.warm_log_files, write_ahead)
+    let prealloc = Prealloc::start(log_dirs, size, config.warm(), write_ahead)
         .map_err(io_error("start allocating in", &config.commit_log_dir()))?;
     let mut log = CommitLog::new(
         prealloc,

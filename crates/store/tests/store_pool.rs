@@ -152,16 +152,20 @@ fn a_pool_beyond_the_memory_stops_the_start_with_a_reason() {
 
 #[test]
 fn warm_files_work_whatever_the_kernel_allows() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut config = config(dir.path());
-    config.warm_log_files = true;
-    let store = open(config);
-    for n in 0..40 {
-        put(&store, "T", 0, &vec![n; 8_000]);
+    for (flush_mode, pages) in [(FlushMode::Async, 1), (FlushMode::Sync, 4), (FlushMode::Sync, 0)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(dir.path());
+        config.warm_log_files = true;
+        config.flush_mode = flush_mode;
+        config.warm_sync_pages = pages;
+        let store = open(config);
+        for n in 0..40 {
+            put(&store, "T", 0, &vec![n; 8_000]).ack.wait();
+        }
+        dispatched(&store);
+        assert_eq!(all(&store, "T", 0).len(), 40);
+        assert!(store.shutdown().unwrap().clean);
     }
-    dispatched(&store);
-    assert_eq!(all(&store, "T", 0).len(), 40);
-    assert!(store.shutdown().unwrap().clean);
 }
 
 #[test]

@@ -40,11 +40,22 @@ struct State {
     stopping: bool,
 }
 
+/// Whether the pages of a new file are made present before it's used, and locked in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Warm {
+    No,
+    /// All of them; synced after each `sync_every` bytes if that's above 0, so that the first sync of the file in use does not
+    /// have to write all of it.
+    Yes {
+        sync_every: u64,
+    },
+}
+
 #[derive(Debug)]
 struct Shared {
     dirs: LogDirs,
     size: u64,
-    warm: bool,
+    warm: Warm,
     /// Whether windows are written out.
     write_ahead: bool,
     state: Mutex<State>,
@@ -59,9 +70,8 @@ pub(crate) struct Prealloc {
 }
 
 impl Prealloc {
-    /// Starts the thread, for files of `size` bytes in `dirs`; `warm` makes all their pages present, and keeps them there;
-    /// `write_ahead` writes out what was made present.
-    pub(crate) fn start(dirs: LogDirs, size: u64, warm: bool, write_ahead: bool) -> io::Result<Self> {
+    /// Starts the thread, for files of `size` bytes in `dirs`; `write_ahead` writes out what was made present.
+    pub(crate) fn start(dirs: LogDirs, size: u64, warm: Warm, write_ahead: bool) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             dirs,
             size,
@@ -87,7 +97,7 @@ impl Prealloc {
 
     /// Whether files are locked in memory.
     pub(crate) fn is_warm(&self) -> bool {
-        self.shared.warm
+        self.shared.warm != Warm::No
     }
 
     /// Has the file that starts at `base` made.
@@ -217,21 +227,22 @@ impl Shared {
             tracing::warn!(path = %path.display(), %error, "cannot remove a log file that could not be mapped");
         }
         let made = made?;
-        let first = if self.warm {
-            self.size
-        } else {
-            WINDOW.min(self.size)
+        let (first, step) = match self.warm {
+            Warm::No => (WINDOW.min(self.size), WARM_STEP),
+            Warm::Yes { sync_every: 0 } => (self.size, WARM_STEP),
+            Warm::Yes { sync_every } => (self.size, (sync_every as usize).min(WARM_STEP)),
         };
-        for start in (0..first as usize).step_by(WARM_STEP) {
-            made.0
-                .map()
-                .populate(start..(start + WARM_STEP).min(first as usize));
+        for start in (0..first as usize).step_by(step) {
+            made.0.map().populate(start..(start + step).min(first as usize));
+            if matches!(self.warm, Warm::Yes { sync_every: 1.. }) {
+                self.write_out(&made.0)?;
+            }
             if self.state.lock().stopping {
                 break;
             }
         }
         self.write_out(&made.0)?;
-        if self.warm
+        if self.warm != Warm::No
             && let Err(error) = made.0.map().lock()
         {
             tracing::warn!(path = %path.display(), %error, "the kernel does not lock a log file in memory; raise the limit on locked memory, or set warmMapedFileEnable=false");
@@ -247,8 +258,13 @@ mod tests {
     #[test]
     fn makes_files_and_deletes_the_unused_one() {
         let dir = tempfile::tempdir().unwrap();
-        let prealloc =
-            Prealloc::start(LogDirs::new(vec![dir.path().to_owned()], 100), 65_536, true, true).unwrap();
+        let prealloc = Prealloc::start(
+            LogDirs::new(vec![dir.path().to_owned()], 100),
+            65_536,
+            Warm::Yes { sync_every: 8192 },
+            true,
+        )
+        .unwrap();
         let (segment, mut writer) = prealloc.take(0).unwrap();
         writer.write(0, b"abc").unwrap();
         writer.publish(3);
@@ -271,7 +287,7 @@ mod tests {
         let prealloc = Prealloc::start(
             LogDirs::new(vec![dir.path().to_owned()], 100),
             65_536,
-            false,
+            Warm::No,
             false,
         )
         .unwrap();
