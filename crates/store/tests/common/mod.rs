@@ -147,7 +147,7 @@ pub fn copy_dir(from: &Path, to: &Path) {
             Ok(m) if m.is_dir() => copy_dir(&path, &target),
             Ok(_) => match fs::copy(&path, &target) {
                 // Gone between the look and the copy: a file that was written aside.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 copied => {
                     copied.unwrap();
                 }
