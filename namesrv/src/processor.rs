@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use crate::config::NamesrvSettings;
 use crate::kv_config::{KvConfig, ORDER_TOPIC_CONFIG};
 use crate::other_environment::OtherEnvironment;
-use crate::route_table::{Registration, RouteTable, UnitTopics};
+use crate::route_table::{Registered, Registration, RouteTable, UnitTopics};
 use crate::server::StartError;
 
 /// From this version on (3.0.11) the body of a registration is a whole one; before it is the topic table.
@@ -297,7 +297,6 @@ impl Core {
         if h.body_crc32 != 0 && crc31(&request.body) != h.body_crc32 {
             return refuse(response::SYSTEM_ERROR, "crc32 not match");
         }
-        let body = out_of_the_way(request.body.len(), || read_body(request, h.compressed))?;
         let who = Registration {
             cluster: h.cluster_name,
             broker_name: h.broker_name,
@@ -311,7 +310,7 @@ impl Core {
             tracing::info!(broker = h.broker_name, id = h.broker_id, addr = h.broker_addr, cluster = h.cluster_name, peer = %cx.conn.peer(), "a broker registered");
             cx.conn.clone()
         });
-        let registered = out_of_the_way(request.body.len(), || self.table.write().register(&who, &body));
+        let registered = out_of_the_way(request.body.len(), || self.take(&who, request, h.compressed))?;
         let answer = request
             .reply(response::SUCCESS)
             .with_header(&header::RegisterBrokerResponse {
@@ -322,6 +321,29 @@ impl Core {
             Some(orders) => answer.with_body(fastjson::to_vec(&orders)),
             None => answer,
         })
+    }
+
+    /// Reads a registration's body, unless it is what the broker told before, and takes it.
+    fn take(
+        &self,
+        who: &Registration<'_>,
+        request: &Command,
+        compressed: bool,
+    ) -> Result<Registered, Refused> {
+        let digest = {
+            let table = self.table.read();
+            let digest = table.digest(
+                who,
+                (compressed, request.version >= WHOLE_BODY_SINCE),
+                &request.body,
+            );
+            if let Some(registered) = table.register_again(who, digest) {
+                return Ok(registered);
+            }
+            digest
+        };
+        let body = read_body(request, compressed)?;
+        Ok(self.table.write().register_told(who, &body, digest))
     }
 
     fn query_data_version(&self, request: &Command) -> Result<Command, Refused> {

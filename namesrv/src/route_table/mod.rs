@@ -23,6 +23,7 @@ mod model;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -88,6 +89,15 @@ struct Live {
     version: DataVersion,
     channel: u64,
     ha_addr: String,
+    /// What it told last, if that may be told again without effect.
+    told: Option<Told>,
+}
+
+/// A registration as it came, header and body, and the state of the tables when it was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Told {
+    digest: u64,
+    removals: u64,
 }
 
 /// Who registers.
@@ -126,9 +136,55 @@ pub struct RouteTable {
     clusters: BTreeMap<String, BTreeSet<Arc<str>>>,
     live: HashMap<String, Live>,
     filters: HashMap<String, Vec<String>>,
+    /// Counts what was taken out. While it stands still, all that a broker told is still here.
+    removals: u64,
+    digests: RandomState,
 }
 
 impl RouteTable {
+    /// Something that tells a registration from others: its header, how its body is to be read, and the body as it came.
+    pub fn digest(&self, who: &Registration<'_>, form: (bool, bool), body: &[u8]) -> u64 {
+        let name = (who.cluster, who.broker_name, who.broker_addr);
+        self.digests
+            .hash_one((name, who.broker_id, who.ha_addr, form, body))
+    }
+
+    /// Takes a registration (103) that is the broker's last one once more: a sign of life, without a look at any topic.
+    /// `None` when it has to be taken in full, because it is another one, came on another connection, or something
+    /// was taken out of the tables since.
+    pub fn register_again(&self, who: &Registration<'_>, digest: u64) -> Option<Registered> {
+        let live = self.live.get(who.broker_addr)?;
+        let removals = self.removals;
+        let listed = self
+            .brokers
+            .get(who.broker_name)?
+            .broker_addrs
+            .get(&who.broker_id)?;
+        if live.told != Some(Told { digest, removals })
+            || live.channel != who.channel
+            || listed != who.broker_addr
+        {
+            return None;
+        }
+        live.seen.fetch_max(who.now, Ordering::Relaxed);
+        Some(self.master_of(who))
+    }
+
+    /// Takes a registration (103) whose [`digest`](Self::digest) is known.
+    pub fn register_told(
+        &mut self,
+        who: &Registration<'_>,
+        body: &RegisterBrokerBody,
+        digest: u64,
+    ) -> Registered {
+        let registered = self.register(who, body);
+        let removals = self.removals;
+        if let Some(live) = self.live.get_mut(who.broker_addr) {
+            live.told = Some(Told { digest, removals });
+        }
+        registered
+    }
+
     /// Takes a registration (103).
     pub fn register(&mut self, who: &Registration<'_>, body: &RegisterBrokerBody) -> Registered {
         let name = self
@@ -185,6 +241,7 @@ impl RouteTable {
             version: table.data_version,
             channel: who.channel,
             ha_addr: who.ha_addr.to_owned(),
+            told: None,
         };
         self.live.insert(who.broker_addr.to_owned(), live);
         if let Some(filters) = &body.filter_server_list {
@@ -228,6 +285,7 @@ impl RouteTable {
             return;
         };
         if let Ok(at) = entry.find(broker) {
+            self.removals += 1;
             entry.queues.remove(at);
             entry.forget_route();
             if entry.queues.is_empty() {
@@ -273,6 +331,7 @@ impl RouteTable {
         let Some(broker) = self.brokers.get_mut(broker_name) else {
             return;
         };
+        self.removals += 1;
         broker.broker_addrs.retain(|id, addr| !remove(*id, addr));
         if !broker.broker_addrs.is_empty() {
             self.forget_routes_of(broker_name);
@@ -410,6 +469,7 @@ impl RouteTable {
     /// Deletes a topic (216), at the brokers of one cluster or at all.
     pub fn delete_topic(&mut self, topic: &str, cluster: Option<&str>) {
         let Some(cluster) = cluster else {
+            self.removals += 1;
             self.topics.remove(topic);
             return;
         };

@@ -101,6 +101,47 @@ fn a_route_is_built_once_until_something_changes() {
 }
 
 #[test]
+fn what_was_told_before_is_only_a_sign_of_life_until_something_is_missing() {
+    let mut table = RouteTable::default();
+    let who = who("a", A, 0);
+    let body = told(1, &[("T", 6), ("U", 6)]);
+    let digest = table.digest(&who, (false, true), b"the body");
+    assert_eq!(table.register_again(&who, digest), None);
+    table.register_told(&who, &body, digest);
+    let mut later = who;
+    later.now += EXPIRY_MILLIS;
+    assert!(table.register_again(&later, digest).is_some());
+    assert!(table.expire(later.now + 1).is_empty(), "it was a sign of life");
+    for other in [
+        Registration { channel: 99, ..who },
+        Registration {
+            broker_addr: A_SLAVE,
+            ..who
+        },
+        Registration { broker_id: 1, ..who },
+    ] {
+        assert_eq!(table.register_again(&other, digest), None);
+    }
+    let form = table.digest(&who, (true, true), b"the body");
+    assert_ne!(form, digest);
+    // A topic that was taken out is told anew by the next registration.
+    table.delete_topic("T", None);
+    assert_eq!(table.register_again(&who, digest), None);
+    table.register_told(&who, &body, digest);
+    assert_eq!(table.all_topics().topic_list, ["T", "U"]);
+    assert!(table.register_again(&who, digest).is_some());
+    // Another address took the id.
+    table.register(
+        &Registration {
+            broker_addr: A_SLAVE,
+            ..who
+        },
+        &told(1, &[]),
+    );
+    assert_eq!(table.register_again(&who, digest), None);
+}
+
+#[test]
 fn registering_again_never_removes_topics() {
     let mut table = RouteTable::default();
     table.register(&who("a", A, 0), &told(1, &[("T", 6), ("U", 6)]));
