@@ -1,5 +1,6 @@
 //! What all controllers share.
 
+use crate::access::Access;
 use crate::events::Said;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
@@ -20,7 +21,7 @@ pub struct Context {
     /// Whether headless names are used.
     pub by_name: bool,
     /// Calls to brokers and name servers.
-    pub admin: Admin,
+    pub access: Access,
     /// Figures.
     pub metrics: Metrics,
     /// Where brokers were last met.
@@ -87,6 +88,11 @@ impl Directory {
 }
 
 impl Context {
+    /// Calls for a broker or a name server, `ip:port`.
+    pub fn admin(&self, address: &str) -> &Admin {
+        self.access.admin(address)
+    }
+
     /// The API of a kind in one namespace.
     pub fn api<K>(&self, namespace: &str) -> Api<K>
     where

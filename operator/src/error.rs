@@ -25,6 +25,16 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// A Secret that the resource names cannot be used.
+    #[error("{field} names Secret {name}, which cannot be used: {why}")]
+    Secret {
+        /// Where it is named.
+        field: &'static str,
+        /// Its name.
+        name: String,
+        /// What is wrong with it, without its content, and what to do.
+        why: String,
+    },
     /// A pass took too long.
     #[error("the pass did not end within {0:?} and was given up; the API server or a broker may hang")]
     TooLong(Duration),
@@ -52,7 +62,7 @@ impl Error {
                 source: kube::Error::Api(status),
                 ..
             } => matches!(status.code, 400 | 403 | 404 | 422) && status.reason != reason::CONFLICT,
-            Self::NameTaken { .. } | Self::Json { .. } => true,
+            Self::NameTaken { .. } | Self::Secret { .. } | Self::Json { .. } => true,
             Self::Api { .. } | Self::TooLong(_) => false,
         }
     }
@@ -72,6 +82,7 @@ impl Error {
             },
             Self::Api { .. } => "connection",
             Self::NameTaken { .. } => "name_taken",
+            Self::Secret { .. } => "secret",
             Self::TooLong(_) => "too_long",
             Self::Json { .. } => "json",
         }

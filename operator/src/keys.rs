@@ -163,7 +163,6 @@ const POOL: Kind = Kind::Int(0, 1_000_000_000);
 
 const ADDRESS: &str = "addresses outlive pods";
 const LAYOUT: &str = "the volume has a fixed place";
-const NOT_YET: &str = "not available in this version";
 
 /// All keys, by what they are about.
 pub const KEYS: &[Key] = &[
@@ -211,8 +210,8 @@ pub const KEYS: &[Key] = &[
     refused("enableBatchPush", "DLedger is not supported"),
     refused("storePathDLedgerCommitLog", "DLedger is not supported"),
     refused("messageStorePlugIn", "Java classes cannot be loaded"),
-    refused("aclEnable", NOT_YET),
-    refused("useTLS", NOT_YET),
+    field("aclEnable", "spec.acl.secretName"),
+    refused("useTLS", "set spec.tls.secretName"),
     // Identity and permission.
     user("logLevel", Kind::Text),
     user("logFormat", Kind::Text),

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod apply;
 pub mod broker_status;
 pub mod context;

@@ -57,6 +57,10 @@ pub const NAMESRV_PATH: &str = "/var/lib/ferromq/namesrv";
 pub const CONFIG_PATH: &str = "/etc/ferromq";
 /// Where the HTTP token is mounted.
 pub const SECRET_PATH: &str = "/etc/ferromq-secret";
+/// What is rocketmqHome where there are accounts.
+pub const HOME_PATH: &str = "/etc/ferromq-home";
+/// Where certificates are mounted.
+pub const TLS_PATH: &str = "/etc/ferromq-tls";
 /// Name of the volume claim template.
 pub const STORE_VOLUME: &str = "store";
 
@@ -98,6 +102,11 @@ pub fn claim(cluster: &str, index: i32, ordinal: i32) -> String {
 /// Secret with the token for PUT /writes.
 pub fn http_secret(cluster: &str) -> String {
     format!("{cluster}-http")
+}
+
+/// Secret with the operator's own account.
+pub fn account_secret(cluster: &str) -> String {
+    format!("{cluster}-account")
 }
 
 /// DNS name of a broker's pod, stable over restarts.

@@ -1,5 +1,6 @@
 //! The running operator: connection, HTTP, controllers, and the order in which they stop.
 
+use crate::access::Access;
 use crate::context::{Context, Directory};
 use crate::controller::{brokercluster, consumergroup, topic};
 use crate::crd::{BrokerCluster, ConsumerGroup, Topic};
@@ -9,7 +10,6 @@ use crate::metrics::Metrics;
 use crate::settings::Settings;
 use anyhow::Context as _;
 use ferromq_client::ClientConfig;
-use ferromq_client::admin::Admin;
 use ferromq_daemon::http::{App, Http};
 use ferromq_daemon::{logging, shutdown};
 use kube::api::ListParams;
@@ -58,7 +58,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     let cx = Arc::new(Context {
         client,
         by_name,
-        admin: Admin::new(&client_config).context("set up calls to brokers")?,
+        access: Access::new(&client_config).context("set up calls to brokers")?,
         metrics: Metrics::default(),
         directory: Directory::default(),
         passes: TaskTracker::new(),
@@ -93,7 +93,7 @@ pub async fn run(settings: Settings) -> anyhow::Result<()> {
     ended.cancel();
     tasks.close();
     tasks.wait().await;
-    cx.admin.close().await;
+    cx.access.close().await;
     lost?;
     anyhow::ensure!(by_signal, "the controllers ended by themselves");
     tracing::info!("ferromq-operator stopped");

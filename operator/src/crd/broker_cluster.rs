@@ -36,6 +36,7 @@ use std::collections::BTreeMap;
     validation = Rule::new(rules::STORAGE_CLASS_FIXED).message("storage.storageClassName cannot be changed: existing volumes stay in their class"),
     validation = Rule::new(rules::STORAGE_NOT_SHRUNK).message("storage.size cannot be made smaller: volumes do not shrink"),
     validation = Rule::new(rules::STORAGE_HOLDS_LOG).message("storage.size must hold at least 4 commit log files (config.mappedFileSizeCommitLog, by default 1 GiB each) and 1 GiB more"),
+    validation = Rule::new(rules::TLS_BY_PERMISSIVE).message("tls is turned on and off with mode Permissive: with Enforcing, brokers and name servers that are restarted later would be cut off from the others"),
     validation = Rule::new(rules::SYNC_NEEDS_REPLICAS).message("brokers.replication Sync needs replicasPerGroup of at least 2"),
 )]
 #[serde(rename_all = "camelCase")]
@@ -81,10 +82,62 @@ pub struct BrokerClusterSpec {
     #[serde(default)]
     pub rollout: Rollout,
 
+    /// Accounts: brokers refuse requests that are not signed by one that may make them. Default: no accounts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acl: Option<Acl>,
+
+    /// Encrypted connections. Default: plain ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+
     /// Any other key of broker.conf. Unknown keys are refused, and so are keys that a field or the operator sets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "config_schema")]
     pub config: BTreeMap<String, String>,
+}
+
+/// Accounts of brokers.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Acl {
+    /// A Secret of this namespace whose key plain_acl.yml holds the accounts, in RocketMQ's form. Brokers follow changes of
+    /// it within about a minute, without a restart. The operator adds an account of its own, ferromq-internal.
+    #[schemars(length(min = 1, max = 253))]
+    pub secret_name: String,
+}
+
+/// Encrypted connections.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Tls {
+    /// A Secret of this namespace of type kubernetes.io/tls: tls.crt, tls.key, and ca.crt if brokers are to check each
+    /// other's certificates. New connections use a changed certificate within about a minute, without a restart.
+    #[schemars(length(min = 1, max = 253))]
+    pub secret_name: String,
+    /// Whether plain connections are taken too. Begin and end with Permissive, so that no broker is cut off while others
+    /// are restarted.
+    #[serde(default)]
+    pub mode: TlsMode,
+}
+
+/// Which connections are taken.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsMode {
+    /// Plain and encrypted ones.
+    #[default]
+    Permissive,
+    /// Encrypted ones only.
+    Enforcing,
+}
+
+impl TlsMode {
+    /// tls.server.mode.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Permissive => "permissive",
+            Self::Enforcing => "enforcing",
+        }
+    }
 }
 
 /// When the kubelet pulls an image.

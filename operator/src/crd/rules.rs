@@ -48,6 +48,9 @@ pub const STORAGE_HOLDS_LOG: &str = "!isQuantity(self.storage.size) || quantity(
 pub const SYNC_NEEDS_REPLICAS: &str =
     "self.brokers.replication != 'Sync' || self.brokers.replicasPerGroup > 1";
 
+/// TLS comes and goes while plain connections are taken.
+pub const TLS_BY_PERMISSIVE: &str = "has(self.tls) == has(oldSelf.tls) || (has(self.tls) ? self.tls.mode == 'Permissive' : oldSelf.tls.mode == 'Permissive')";
+
 /// names stays as it is, set or not.
 pub const BROKER_NAMES_FIXED: &str =
     "(has(self.names) ? self.names : []) == (has(oldSelf.names) ? oldSelf.names : [])";

@@ -22,6 +22,8 @@ pub struct Observed {
     pub pods: BTreeMap<String, Pod>,
     /// Volume claims, by name.
     pub claims: BTreeMap<String, PersistentVolumeClaim>,
+    /// Whether the Secret with certificates says whom to trust.
+    pub trusted: bool,
 }
 
 /// Reads everything.
@@ -45,6 +47,7 @@ pub async fn dereference(cx: &Context, namespace: &str, cluster: &str) -> Result
         live,
         pods: pods.into_iter().map(|p| (p.name_any(), p)).collect(),
         claims: claims.into_iter().map(|c| (c.name_any(), c)).collect(),
+        trusted: false,
     })
 }
 
@@ -91,6 +94,7 @@ impl Observed {
             addresses: addresses(&self.live),
             template_sizes: template_sizes(&self.live),
             claimed_bytes,
+            trusted: self.trusted,
         }
     }
 }

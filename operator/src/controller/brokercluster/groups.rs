@@ -187,7 +187,7 @@ async fn permit(cx: &Context, known: Known<'_>, pod: &str, ip: IpAddr, wanted: &
     if has.get(PERMISSION).map(String::as_str) == Some(wanted) {
         return Ok(());
     }
-    cx.admin
+    cx.admin(&remoting(ip))
         .update_broker_config(&remoting(ip), [(PERMISSION, wanted)])
         .await
         .map_err(|e| format!("{PERMISSION} of {pod}: {e}"))?;
@@ -200,27 +200,37 @@ async fn copy(cx: &Context, from: IpAddr, to: IpAddr) -> Result<(usize, usize), 
     let (from, to) = (remoting(from), remoting(to));
     let text = |e: ferromq_client::ClientError| e.to_string();
     let their_groups = cx
-        .admin
+        .admin(&from)
         .groups(&from)
         .await
         .map_err(text)?
         .subscription_group_table;
-    let our_groups = cx.admin.groups(&to).await.map_err(text)?.subscription_group_table;
+    let our_groups = cx
+        .admin(&to)
+        .groups(&to)
+        .await
+        .map_err(text)?
+        .subscription_group_table;
     let mut made = (0, 0);
     for (name, group) in their_groups {
         if !is_system_group(&name) && !our_groups.contains_key(&name) {
-            cx.admin.upsert_group(&to, &group).await.map_err(text)?;
+            cx.admin(&to).upsert_group(&to, &group).await.map_err(text)?;
             cx.metrics.wrote("BrokerGroup");
             made.0 += 1;
         }
     }
-    let their_topics = cx.admin.topics(&from).await.map_err(text)?.topic_config_table;
-    let our_topics = cx.admin.topics(&to).await.map_err(text)?.topic_config_table;
+    let their_topics = cx
+        .admin(&from)
+        .topics(&from)
+        .await
+        .map_err(text)?
+        .topic_config_table;
+    let our_topics = cx.admin(&to).topics(&to).await.map_err(text)?.topic_config_table;
     for (name, topic) in their_topics {
         // Topics of the system, and those named after a cluster or a broker, are the broker's own business.
         let own = is_system_topic(&name) || name == topics::AUTO_CREATE || topic.perm & 1 != 0;
         if !own && !our_topics.contains_key(&name) && !is_of_a_broker(&name, &from, cx).await {
-            cx.admin.create_topic(&to, &topic).await.map_err(text)?;
+            cx.admin(&to).create_topic(&to, &topic).await.map_err(text)?;
             cx.metrics.wrote("BrokerTopic");
             made.1 += 1;
         }
@@ -230,7 +240,7 @@ async fn copy(cx: &Context, from: IpAddr, to: IpAddr) -> Result<(usize, usize), 
 
 /// Whether a topic is the one that a broker makes under its own or its cluster's name.
 async fn is_of_a_broker(topic: &str, broker: &str, cx: &Context) -> bool {
-    match cx.admin.broker_config(broker).await {
+    match cx.admin(broker).broker_config(broker).await {
         Ok(config) => ["brokerName", "brokerClusterName"]
             .iter()
             .any(|key| config.get(*key).map(String::as_str) == Some(topic)),
@@ -362,10 +372,10 @@ async fn unread(cx: &Context, known: Known<'_>, group: &Group) -> Result<i64, St
     permit(cx, known, &pod, ip, READ_ONLY).await?;
     let address = remoting(ip);
     let text = |e: ferromq_client::ClientError| e.to_string();
-    let groups = cx.admin.groups(&address).await.map_err(text)?;
+    let groups = cx.admin(&address).groups(&address).await.map_err(text)?;
     let mut unread = 0;
     for name in groups.subscription_group_table.keys() {
-        let stats = match cx.admin.consume_stats(&address, name, None).await {
+        let stats = match cx.admin(&address).consume_stats(&address, name, None).await {
             Ok(stats) => stats,
             // A group that never read anything from this broker.
             Err(e) if e.is_not_found() => continue,
@@ -377,7 +387,7 @@ async fn unread(cx: &Context, known: Known<'_>, group: &Group) -> Result<i64, St
             .map(|o| (o.broker_offset - o.consumer_offset.max(0)).max(0))
             .sum::<i64>();
     }
-    let delayed = cx.admin.runtime_info(&address).await.map_err(text)?;
+    let delayed = cx.admin(&address).runtime_info(&address).await.map_err(text)?;
     Ok(unread + delayed_left(&delayed))
 }
 

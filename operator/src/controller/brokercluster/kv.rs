@@ -26,7 +26,7 @@ async fn one(
     namespace: &str,
     entries: &std::collections::BTreeMap<String, String>,
 ) -> Result<(), String> {
-    let has = match cx.admin.list_kv(server, namespace).await {
+    let has = match cx.admin(server).list_kv(server, namespace).await {
         Ok(has) => has,
         // A namespace without an entry is an error in this protocol.
         Err(e) if e.is_not_found() => std::collections::BTreeMap::new(),
@@ -34,7 +34,7 @@ async fn one(
     };
     for (key, value) in entries {
         if has.get(key) != Some(value) {
-            cx.admin
+            cx.admin(server)
                 .put_kv(server, namespace, key, value)
                 .await
                 .map_err(|e| e.to_string())?;

@@ -68,7 +68,7 @@ pub async fn read(cx: &Context, reports: &Reports, met: &BTreeMap<String, IpAddr
         .collect();
     let read: Vec<Option<(String, BTreeMap<String, String>)>> = futures::stream::iter(running)
         .map(|(pod, ip)| async move {
-            match cx.admin.broker_config(&remoting(ip)).await {
+            match cx.admin(&remoting(ip)).broker_config(&remoting(ip)).await {
                 Ok(config) => Some((pod, config)),
                 Err(error) => {
                     tracing::debug!(pod, %error, "settings were not read");
@@ -122,13 +122,13 @@ pub async fn settle(
 
 async fn send(cx: &Context, ip: IpAddr, changes: &BTreeMap<String, String>) -> Result<(), String> {
     let address = remoting(ip);
-    cx.admin
+    cx.admin(&address)
         .update_broker_config(&address, changes)
         .await
         .map_err(|e| format!("settings were not taken: {e}"))?;
     cx.metrics.wrote("BrokerSettings");
     let now = cx
-        .admin
+        .admin(&address)
         .broker_config(&address)
         .await
         .map_err(|e| e.to_string())?;

@@ -6,9 +6,11 @@ pub mod groups;
 mod kv;
 pub mod live;
 pub mod roll;
+mod secrets;
 pub mod status;
 pub mod validate;
 
+use crate::access::Means;
 use crate::apply;
 use crate::broker_status::{self, Expected, Report, ReportError};
 use crate::context::Context;
@@ -22,12 +24,11 @@ use crate::events::{Weight, tell};
 use crate::names;
 use dereference::{Observed, claimed, dereference};
 use futures::StreamExt;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff;
-use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::{Controller, WatchStreamExt, reflector, watcher};
 use kube::{Resource, ResourceExt};
@@ -95,6 +96,7 @@ async fn reconcile(cluster: &BrokerCluster, cx: &Context) -> Result<Action, Erro
     if cluster.meta().deletion_timestamp.is_some() {
         // Everything made here carries an owner reference and goes with the resource.
         cx.directory.forget(&uid);
+        cx.access.forget(&uid);
         cx.said.forget(&uid);
         return Ok(Action::await_change());
     }
@@ -106,20 +108,33 @@ async fn reconcile(cluster: &BrokerCluster, cx: &Context) -> Result<Action, Erro
             (None, Outcome::Invalid(faults.to_string()))
         }
         Ok(valid) => {
+            let secrets = secrets::settle(cx, &valid).await;
+            if let Ok(secrets) = &secrets {
+                observed.trusted = secrets.trusted;
+                let means = Means {
+                    credentials: secrets.credentials.clone(),
+                    encrypted: valid.tls.is_some(),
+                };
+                cx.access
+                    .replace(&uid, observed.pods.values().filter_map(pod_ip), means);
+            }
             let met;
             (reports, met) = ask_brokers(cx, &valid, &observed, &uid).await;
             let outcome = if cluster.spec.paused {
                 Outcome::Paused
+            } else if let Err(error) = secrets {
+                refused(error)?
             } else {
+                let token = secrets.map(|secrets| secrets.token).unwrap_or_default();
                 let heard = Heard {
                     configs: live::read(cx, &reports, &met).await,
                     reports: &reports,
                     met,
                 };
-                match Box::pin(put_in_place(cx, cluster, &valid, &mut observed, &heard)).await {
+                let put = Box::pin(put_in_place(cx, cluster, &valid, &token, &mut observed, &heard));
+                match put.await {
                     Ok(applied) => Outcome::Applied(Box::new(applied)),
-                    Err(error) if error.needs_a_person() => Outcome::Refused(error.to_string()),
-                    Err(error) => return Err(error),
+                    Err(error) => refused(error)?,
                 }
             };
             (Some(valid), outcome)
@@ -163,6 +178,15 @@ async fn reconcile(cluster: &BrokerCluster, cx: &Context) -> Result<Action, Erro
     Ok(Action::requeue(again))
 }
 
+/// What a person has to see to; anything else ends the pass.
+fn refused(error: Error) -> Result<Outcome, Error> {
+    if error.needs_a_person() {
+        Ok(Outcome::Refused(error.to_string()))
+    } else {
+        Err(error)
+    }
+}
+
 /// What brokers told.
 #[derive(Debug)]
 struct Heard<'a> {
@@ -184,15 +208,15 @@ async fn say_outcome(cx: &Context, cluster: &BrokerCluster, outcome: &Outcome) {
     }
 }
 
-/// Writes what differs: the token, larger volumes, all objects, one step of the roll, settings, and groups on their way.
+/// Writes what differs: larger volumes, all objects, one step of the roll, settings, and groups on their way.
 async fn put_in_place(
     cx: &Context,
     cluster: &BrokerCluster,
     valid: &ValidCluster,
+    token: &str,
     observed: &mut Observed,
     heard: &Heard<'_>,
 ) -> Result<Applied, Error> {
-    let token = make_token(cx, valid).await?;
     let storage_notes = grow_claims(cx, cluster, valid, observed).await?;
     let uid = &valid.owner.uid;
     let (mut wanted, mut roll, rules, id) = decide(valid, observed, heard);
@@ -207,7 +231,7 @@ async fn put_in_place(
         valid,
         observed,
         reports: heard.reports,
-        token: &token,
+        token,
     };
     roll::act::act(cx, known, &roll).await?;
     let capacity = observed.facts(valid).claimed_bytes;
@@ -338,57 +362,6 @@ fn hold_back(plan: &mut build::Plan, observed: &Observed, valid: &ValidCluster, 
             .filter(|(_, value)| group_of(value).is_some_and(|g| leaving.contains(&g)))
             .map(|(key, _)| key.clone()),
     );
-}
-
-/// Makes the Secret with the HTTP token if there is none, and gives the token. It is never written again: brokers hold it.
-async fn make_token(cx: &Context, valid: &ValidCluster) -> Result<String, Error> {
-    let api = cx.api::<Secret>(&valid.namespace);
-    let name = names::http_secret(&valid.name);
-    let found = api
-        .get_opt(&name)
-        .await
-        .map_err(Error::api(format!("look for Secret {name}")))?;
-    if let Some(found) = found {
-        let ours = found.owner_references().iter().any(|o| o.uid == valid.owner.uid);
-        let token = found
-            .data
-            .as_ref()
-            .and_then(|d| d.get("token"))
-            .map(|t| String::from_utf8_lossy(&t.0).trim().to_owned());
-        return if ours {
-            Ok(token.unwrap_or_default())
-        } else {
-            Err(Error::NameTaken { kind: "Secret", name })
-        };
-    }
-    let token = digest::hex(&rand::random::<[u8; 32]>());
-    let secret = Secret {
-        metadata: ObjectMeta {
-            name: Some(name.clone()),
-            namespace: Some(valid.namespace.clone()),
-            labels: Some(names::common(&valid.name)),
-            owner_references: Some(vec![valid.owner.clone()]),
-            ..ObjectMeta::default()
-        },
-        data: Some(BTreeMap::from([(
-            "token".to_owned(),
-            ByteString(token.clone().into_bytes()),
-        )])),
-        ..Secret::default()
-    };
-    let parameters = PostParams {
-        field_manager: Some(names::MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    match api.create(&parameters, &secret).await {
-        Ok(_) => {
-            cx.metrics.wrote("Secret");
-            Ok(token)
-        }
-        // Made since; the next pass looks whose it is.
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(String::new()),
-        Err(e) => Err(Error::api(format!("create Secret {name}"))(e)),
-    }
 }
 
 /// Asks for larger volumes. A refusal is told and does not hold up the rest.

@@ -1,11 +1,11 @@
 //! Whole passes against an API server in memory, with faults between any two writes.
 
 use super::*;
+use crate::access::Access;
 use crate::context::Directory;
 use crate::metrics::Metrics;
 use crate::settings::{Dial, Settings};
 use ferromq_client::ClientConfig;
-use ferromq_client::admin::Admin;
 use http_body_util::BodyExt;
 use hyper::{Method, Request, Response};
 use kube::client::Body;
@@ -219,7 +219,7 @@ impl World {
         let cx = Context {
             client: kube::Client::new(service, "mq"),
             by_name: false,
-            admin: Admin::new(&ClientConfig::new("")).unwrap(),
+            access: Access::new(&ClientConfig::new("")).unwrap(),
             metrics: Metrics::default(),
             directory: Directory::default(),
             passes: TaskTracker::new(),
@@ -392,4 +392,55 @@ async fn a_senseless_spec_writes_a_status_and_nothing_else() {
             .unwrap()
             .contains("Mars/Olympus")
     );
+}
+
+#[tokio::test]
+async fn a_secret_that_cannot_be_used_is_told_and_changes_nothing() {
+    let world = World::new(json!({}));
+    world.settle().await;
+    let objects = |world: &World| {
+        let (mut made, writes) = world.seen();
+        made.remove(RESOURCE);
+        (made, writes)
+    };
+    let (made, writes) = objects(&world);
+    world.edit(|spec| spec["acl"] = json!({"secretName": "team"}));
+    world.pass().await.unwrap();
+    let message = |world: &World| {
+        world.server.lock().objects[RESOURCE]["status"]["conditions"][0]["message"].to_string()
+    };
+    assert!(
+        message(&world).contains("spec.acl.secretName names Secret team"),
+        "{}",
+        message(&world)
+    );
+    // One write: the status.
+    assert!(
+        objects(&world) == (made, writes + 1),
+        "more than the status was written"
+    );
+    let accounts = |text: &str| {
+        use k8s_openapi::ByteString;
+        let data = serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap();
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "team", "uid": "s"}, "data": {"plain_acl.yml": data}});
+        let path = "/api/v1/namespaces/mq/secrets/team".to_owned();
+        world.server.lock().objects.insert(path, secret);
+    };
+    accounts("accounts: none");
+    world.pass().await.unwrap();
+    assert!(
+        message(&world).contains("has no list accounts"),
+        "{}",
+        message(&world)
+    );
+    accounts("accounts:\n- accessKey: team\n  secretKey: 12345678\n");
+    world.settle().await;
+    let server = world.server.lock();
+    assert!(
+        server
+            .objects
+            .contains_key("/api/v1/namespaces/mq/secrets/demo-account")
+    );
+    let map = server.objects["/api/v1/namespaces/mq/configmaps/demo-0"].to_string();
+    assert!(map.contains("aclEnable=true"), "{map}");
 }

@@ -59,6 +59,7 @@ fn world(groups: i32) -> (Observed, Reports) {
             live,
             pods,
             claims: BTreeMap::new(),
+            trusted: false,
         },
         reports,
     )

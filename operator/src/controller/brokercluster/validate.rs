@@ -5,7 +5,7 @@
 
 use super::roll::window;
 use crate::crd::BrokerCluster;
-use crate::crd::broker_cluster::{Flush, Removal, Replication, Resources, RetentionPolicy, Rollout};
+use crate::crd::broker_cluster::{Flush, Removal, Replication, Resources, RetentionPolicy, Rollout, Tls};
 use crate::keys;
 use crate::names;
 use crate::quantity::Quantity;
@@ -76,6 +76,10 @@ pub struct ValidCluster {
     pub broker_template: Option<Value>,
     /// The user's changes to the name servers' pods.
     pub namesrv_template: Option<Value>,
+    /// Secret with the accounts.
+    pub acl_secret: Option<String>,
+    /// Encrypted connections.
+    pub tls: Option<Tls>,
     /// Name servers outside.
     pub external_name_servers: Vec<String>,
     /// Entries for every name server, by namespace and key.
@@ -197,6 +201,8 @@ pub fn validate(cluster: &BrokerCluster, existing: &Existing) -> Result<ValidClu
         approved: annotation(names::APPROVE_ANNOTATION),
         broker_template: spec.brokers.pod_template.clone(),
         namesrv_template: spec.name_servers.pod_template.clone(),
+        acl_secret: spec.acl.as_ref().map(|acl| acl.secret_name.clone()),
+        tls: spec.tls.clone(),
         external_name_servers: spec.name_servers.external.clone(),
         kv: spec.name_servers.kv.clone(),
         name,

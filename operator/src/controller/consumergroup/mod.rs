@@ -154,7 +154,11 @@ async fn put_right(
 ) -> Result<(), String> {
     let ip = known(cx, &want.cluster, on)?;
     let address = master_address(ip);
-    let table = cx.admin.groups(&address).await.map_err(|e| e.to_string())?;
+    let table = cx
+        .admin(&address)
+        .groups(&address)
+        .await
+        .map_err(|e| e.to_string())?;
     let Some(config) = change(
         table.subscription_group_table.get(&want.config.group_name),
         &want.config,
@@ -162,7 +166,7 @@ async fn put_right(
         return Ok(());
     };
     prove(cx, &want.cluster, on, ip).await?;
-    cx.admin
+    cx.admin(&address)
         .upsert_group(&address, &config)
         .await
         .map_err(|e| e.to_string())?;
@@ -288,7 +292,11 @@ async fn delete_everywhere(cx: &Context, cluster: &BrokerCluster, name: &str) ->
         let named = |why: String| format!("{}: {why}", on.broker_name);
         let ip = known(cx, &of, &on).map_err(named)?;
         prove(cx, &of, &on, ip).await.map_err(named)?;
-        match cx.admin.delete_group(&master_address(ip), name, true).await {
+        match cx
+            .admin(&master_address(ip))
+            .delete_group(&master_address(ip), name, true)
+            .await
+        {
             Ok(()) => cx.metrics.wrote("BrokerGroup"),
             Err(e) if e.is_not_found() => {}
             Err(e) => return Err(named(e.to_string())),

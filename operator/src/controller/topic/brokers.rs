@@ -59,7 +59,11 @@ async fn on_master(cx: &Context, want: &ValidTopic, group: &Group, row: &mut Top
     }
     let ip = known(cx, &want.cluster, group)?;
     let address = master_address(ip);
-    let table = cx.admin.topics(&address).await.map_err(|e| e.to_string())?;
+    let table = cx
+        .admin(&address)
+        .topics(&address)
+        .await
+        .map_err(|e| e.to_string())?;
     let have = table.topic_config_table.get(&want.name);
     let mut now = want.clone();
     if let Some(have) = have.filter(|h| h.read_queue_nums > want.read_queues) {
@@ -81,7 +85,7 @@ async fn on_master(cx: &Context, want: &ValidTopic, group: &Group, row: &mut Top
         return Ok(());
     };
     prove(cx, &want.cluster, group, ip).await?;
-    cx.admin
+    cx.admin(&address)
         .create_topic(&address, &config)
         .await
         .map_err(|e| e.to_string())?;
@@ -114,21 +118,33 @@ async fn unread(
     let mut held = 0;
     // One by one: the topic's figures are those of the queues for writing, which these are no longer.
     for queue_id in queues.clone() {
-        let last = cx.admin.max_offset(broker, topic, queue_id).await.map_err(text)?;
-        let first = cx.admin.min_offset(broker, topic, queue_id).await.map_err(text)?;
+        let last = cx
+            .admin(broker)
+            .max_offset(broker, topic, queue_id)
+            .await
+            .map_err(text)?;
+        let first = cx
+            .admin(broker)
+            .min_offset(broker, topic, queue_id)
+            .await
+            .map_err(text)?;
         held += (last - first.max(0)).max(0);
     }
     if held == 0 {
         return Ok(0);
     }
-    let groups = cx.admin.groups_of_topic(broker, topic).await.map_err(text)?;
+    let groups = cx
+        .admin(broker)
+        .groups_of_topic(broker, topic)
+        .await
+        .map_err(text)?;
     if groups.is_empty() {
         return Ok(held);
     }
     let mut unread = 0_i64;
     for group in groups {
         let stats = cx
-            .admin
+            .admin(broker)
             .consume_stats(broker, &group, Some(topic))
             .await
             .map_err(text)?;
@@ -154,7 +170,11 @@ pub(super) async fn delete(
         let named = |why: String| format!("{}: {why}", group.broker_name);
         let ip = known(cx, cluster, group).map_err(named)?;
         prove(cx, cluster, group, ip).await.map_err(named)?;
-        match cx.admin.delete_topic_in_broker(&master_address(ip), topic).await {
+        match cx
+            .admin(&master_address(ip))
+            .delete_topic_in_broker(&master_address(ip), topic)
+            .await
+        {
             Ok(()) => cx.metrics.wrote("BrokerTopic"),
             Err(e) if e.is_not_found() => {}
             Err(e) => return Err(named(e.to_string())),
@@ -175,7 +195,11 @@ pub(super) async fn delete(
         .filter_map(|p| p.status.as_ref()?.pod_ip.as_ref()?.parse::<IpAddr>().ok())
     {
         let address = SocketAddr::new(ip, names::NAMESRV_PORT).to_string();
-        match cx.admin.delete_topic_in_name_server(&address, topic, None).await {
+        match cx
+            .admin(&address)
+            .delete_topic_in_name_server(&address, topic, None)
+            .await
+        {
             Ok(()) => {}
             // One that cannot be reached forgets the route with the brokers' next registrations.
             Err(e) => {

@@ -3,7 +3,7 @@
 use super::super::validate::{Group, ValidCluster};
 use super::{
     Facts, ObjectKind, Wanted, address_service, config, container_security, finish_template, http_probe,
-    placement, pod_security, port, pull_secrets, wanted,
+    placement, pod_security, port, pull_secrets, secured, wanted,
 };
 use crate::digest;
 use crate::names::{self, Component};
@@ -38,6 +38,7 @@ pub(super) fn objects(cluster: &ValidCluster, group: &Group, facts: &Facts) -> O
         group,
         &digest::short(&config::needs_restart(cluster, group)),
         size,
+        facts,
     );
     Some(vec![
         wanted(
@@ -51,7 +52,13 @@ pub(super) fn objects(cluster: &ValidCluster, group: &Group, facts: &Facts) -> O
     ])
 }
 
-fn stateful_set(cluster: &ValidCluster, group: &Group, config_digest: &str, size: &str) -> Value {
+fn stateful_set(
+    cluster: &ValidCluster,
+    group: &Group,
+    config_digest: &str,
+    size: &str,
+    facts: &Facts,
+) -> Value {
     let component = Component::Broker(group.index);
     let when_deleted = if cluster.delete_claims { "Delete" } else { "Retain" };
     let mut claim = json!({
@@ -70,7 +77,7 @@ fn stateful_set(cluster: &ValidCluster, group: &Group, config_digest: &str, size
         "updateStrategy": {"type": "OnDelete"},
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": when_deleted},
         "selector": {"matchLabels": names::selector(&cluster.name, component)},
-        "template": pod(cluster, group, config_digest),
+        "template": pod(cluster, group, config_digest, facts),
         "volumeClaimTemplates": [{
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
@@ -80,14 +87,14 @@ fn stateful_set(cluster: &ValidCluster, group: &Group, config_digest: &str, size
     }})
 }
 
-fn pod(cluster: &ValidCluster, group: &Group, config_digest: &str) -> Value {
+fn pod(cluster: &ValidCluster, group: &Group, config_digest: &str, facts: &Facts) -> Value {
     let component = Component::Broker(group.index);
     let (affinity, spread) = placement(cluster, component);
     let mut annotations = json!({names::CONFIG_ANNOTATION: config_digest});
     if let Some(restart) = &cluster.restart {
         annotations[names::RESTART_ANNOTATION] = json!(restart);
     }
-    let template = json!({
+    let mut template = json!({
         "metadata": {
             "labels": names::labels(&cluster.name, component),
             "annotations": annotations,
@@ -136,6 +143,8 @@ fn pod(cluster: &ValidCluster, group: &Group, config_digest: &str) -> Value {
             ],
         },
     });
+    secured::accounts(cluster, &mut template);
+    secured::certificates(cluster, facts, &mut template);
     finish_template(
         template,
         cluster.broker_template.as_ref(),

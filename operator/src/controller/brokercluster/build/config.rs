@@ -60,6 +60,10 @@ fn common(cluster: &ValidCluster, group: &Group) -> BTreeMap<String, String> {
     ] {
         keys.insert(key.to_owned(), value);
     }
+    if cluster.acl_secret.is_some() {
+        keys.insert("aclEnable".to_owned(), "true".to_owned());
+        keys.insert("rocketmqHome".to_owned(), names::HOME_PATH.to_owned());
+    }
     keys
 }
 

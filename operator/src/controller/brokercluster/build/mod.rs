@@ -14,6 +14,7 @@ mod budget;
 mod config;
 mod merge;
 mod namesrv;
+mod secured;
 mod service;
 
 use super::validate::{Group, ValidCluster};
@@ -78,6 +79,8 @@ pub struct Facts {
     pub template_sizes: BTreeMap<i32, String>,
     /// Bytes that the claims of each group ask for, the smallest of them.
     pub claimed_bytes: BTreeMap<i32, i64>,
+    /// Whether the Secret with certificates says whom to trust.
+    pub trusted: bool,
 }
 
 /// What shall exist, and which groups cannot be built yet.
@@ -94,7 +97,7 @@ pub struct Plan {
 /// Builds everything.
 pub fn build(cluster: &ValidCluster, facts: &Facts) -> Plan {
     let mut objects = service::namesrv(cluster);
-    objects.extend(namesrv::objects(cluster));
+    objects.extend(namesrv::objects(cluster, facts));
     objects.push(budget::namesrv(cluster));
     let mut waiting = Vec::new();
     for group in &cluster.groups {

@@ -2,19 +2,19 @@
 
 use super::super::validate::ValidCluster;
 use super::{
-    ObjectKind, Wanted, config, container_security, finish_template, http_probe, placement, pod_security,
-    port, pull_secrets, wanted,
+    Facts, ObjectKind, Wanted, config, container_security, finish_template, http_probe, placement,
+    pod_security, port, pull_secrets, secured, wanted,
 };
 use crate::digest;
 use crate::names::{self, Component};
 use serde_json::json;
 
-pub(super) fn objects(cluster: &ValidCluster) -> Vec<Wanted> {
+pub(super) fn objects(cluster: &ValidCluster, facts: &Facts) -> Vec<Wanted> {
     let name = names::namesrv(&cluster.name);
     let component = Component::NameServer;
     let text = config::namesrv(cluster);
     let (affinity, spread) = placement(cluster, component);
-    let pod = json!({
+    let mut pod = json!({
         "metadata": {
             "labels": names::labels(&cluster.name, component),
             "annotations": {names::CONFIG_ANNOTATION: digest::short(&text)},
@@ -52,6 +52,7 @@ pub(super) fn objects(cluster: &ValidCluster) -> Vec<Wanted> {
             ],
         },
     });
+    secured::certificates(cluster, facts, &mut pod);
     let pod = finish_template(
         pod,
         cluster.namesrv_template.as_ref(),

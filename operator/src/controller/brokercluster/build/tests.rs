@@ -78,6 +78,8 @@ fn every_field_is_one_that_kubernetes_knows() {
         "imagePullSecrets": [{"name": "registry"}],
         "storage": {"size": "2Gi", "storageClassName": "fast"},
         "brokers": {"resources": {"requests": {"cpu": 1}, "limits": {"memory": "1Gi"}}},
+        "acl": {"secretName": "accounts"},
+        "tls": {"secretName": "certificates"},
     });
     for object in build(&valid(spec), &facts(1)).objects {
         let back = match object.kind {
@@ -270,4 +272,45 @@ fn pods_meet_the_restricted_standard() {
         assert_eq!(container["allowPrivilegeEscalation"], false);
         assert_eq!(container["capabilities"]["drop"], json!(["ALL"]));
     }
+}
+
+#[test]
+fn accounts_and_certificates_are_mounted_and_named() {
+    let spec = json!({"acl": {"secretName": "team"}, "tls": {"secretName": "pair", "mode": "Enforcing"}});
+    let plan = build(&valid(spec.clone()), &facts(1));
+    assert!(
+        conf(&plan, 0).contains("\naclEnable=true\n")
+            && conf(&plan, 0).contains("\nrocketmqHome=/etc/ferromq-home\n")
+    );
+    let pod = |plan: &Plan, kind, name: &str| find(plan, kind, name)["spec"]["template"]["spec"].clone();
+    let broker = pod(&plan, ObjectKind::StatefulSet, "demo-0");
+    let sources = &broker["volumes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|v| v["name"] == "accounts")
+        .unwrap()["projected"]["sources"];
+    assert_eq!(sources[0]["secret"]["name"], "team");
+    assert_eq!(sources[0]["secret"]["items"][0]["path"], "acl/plain_acl.yml");
+    assert_eq!(sources[1]["secret"]["name"], "demo-account");
+    let arguments = |pod: &Value| pod["containers"][0]["args"].to_string();
+    assert!(arguments(&broker).contains("-Dtls.server.mode=enforcing"));
+    assert!(arguments(&broker).contains("-Dtls.client.authServer=false"));
+    // Name servers have certificates and no accounts.
+    let names = pod(&plan, ObjectKind::Deployment, "demo-namesrv");
+    assert!(arguments(&names).contains("-Dtls.server.keyPath=/etc/ferromq-tls/tls.key"));
+    assert!(!names["volumes"].to_string().contains("accounts"));
+    let trusted = Facts {
+        trusted: true,
+        ..facts(1)
+    };
+    let broker = pod(&build(&valid(spec), &trusted), ObjectKind::StatefulSet, "demo-0");
+    assert!(arguments(&broker).contains("-Dtls.client.trustCertPath=/etc/ferromq-tls/ca.crt"));
+    // Without them nothing is different from before.
+    let without = pod(
+        &build(&valid(json!({})), &facts(1)),
+        ObjectKind::StatefulSet,
+        "demo-0",
+    );
+    assert!(!without.to_string().contains("tls") && !without.to_string().contains("accounts"));
 }
