@@ -313,3 +313,56 @@ impl Collector for Figures {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+
+    /// Keeps what is logged.
+    #[derive(Debug, Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_key_value_configuration_is_logged_every_ten_minutes() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = NamesrvSettings {
+            kv_config_path: dir.path().join("kv.json").display().to_string(),
+            ..NamesrvSettings::default()
+        };
+        let core = Arc::new(Core::new(settings, None).unwrap());
+        core.kv.put("NS", "key", "value").unwrap();
+        let lines = Lines::default();
+        let sink = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || sink.clone())
+            .finish();
+        let _logging = tracing::subscriber::set_default(subscriber);
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        tasks.spawn(scan(core, stop.clone()));
+        let logged = || {
+            let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+            text.lines()
+                .filter(|line| line.contains("key-value configuration"))
+                .count()
+        };
+        for (minutes, times) in [(9, 0), (2, 1), (10, 2), (10, 3)] {
+            tokio::time::sleep(Duration::from_mins(minutes)).await;
+            assert_eq!(logged(), times);
+        }
+        stop.cancel();
+        tasks.close();
+        tasks.wait().await;
+    }
+}
