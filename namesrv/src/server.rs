@@ -323,7 +323,7 @@ mod tests {
     #[derive(Debug, Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
 
-    impl std::io::Write for Lines {
+    impl io::Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
