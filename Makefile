@@ -141,7 +141,7 @@ store-model: ## the store against its models and a disk that loses power, for CA
 		cargo test -p ferromq-store --test power_model --test recovery_model --test faulty_disk
 
 .PHONY: kill-loop
-kill-loop: ## kill -9 of the broker under load, ROUNDS times (1000) on one store
+kill-loop: ## kill -9 of the broker under load, ROUNDS times (1000), 30 to a store
 	ROUNDS=$(or $(ROUNDS),1000) cargo test -p ferromq-broker --test it kill_loop -- --nocapture
 
 .PHONY: deny

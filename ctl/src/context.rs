@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::cli::{Cli, Format, Target};
 use crate::failure::Failure;
 use crate::output::{self, Table};
+use crate::security;
 
 /// One invocation.
 #[derive(Debug)]
@@ -48,6 +49,7 @@ impl Context {
     pub(crate) fn new(cli: &Cli) -> anyhow::Result<Self> {
         let config =
             ClientConfig::new(cli.namesrv.clone().unwrap_or_default()).with_call_timeout(cli.timeout);
+        let config = security::apply(config, &cli.security)?;
         let admin = Admin::new(&config)?;
         Ok(Self {
             admin,

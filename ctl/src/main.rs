@@ -12,6 +12,7 @@ mod context;
 mod failure;
 mod output;
 mod plugin;
+mod security;
 
 use std::process::ExitCode;
 

@@ -16,7 +16,7 @@ use ferromq_protocol::{
     java_hash,
     names::topics,
     properties::{self, names},
-    record::{Check, Record},
+    record::{Check, FIXED_LEN, Record},
     sysflag,
 };
 
@@ -269,15 +269,6 @@ impl Dispatch {
     ) -> io::Result<()> {
         let (topic, queue_id, offset) = place;
         let queue = self.queues.find_or_make(topic, queue_id);
-        let unread = phase == Phase::Recovery && self.unread.load(Ordering::Acquire);
-        if unread && offset > 0 && queue.range().1 == 0 {
-            tracing::warn!(
-                topic,
-                queue = queue_id,
-                "a queue has no file: filling it from the log"
-            );
-            self.fill(&queue, unit.physical)?;
-        }
         match self.append(&queue, offset, unit, ext)? {
             Appended::Yes(_) => {}
             Appended::Known => {
@@ -297,6 +288,10 @@ impl Dispatch {
                     self.append(&queue, 0, unit, ext)?;
                 }
             }
+            Appended::Gap(0) => {
+                let mut allowed = self.may_begin_at(&queue, offset, unit.physical, phase)?;
+                self.place(&queue, offset, unit, ext, &mut allowed)?;
+            }
             Appended::Gap(end) => {
                 tracing::warn!(
                     topic,
@@ -305,11 +300,55 @@ impl Dispatch {
                     offset,
                     "units are missing before this one: filling the queue from the log"
                 );
-                self.fill(&queue, unit.physical)?;
-                queue.fill_gap(&self.queues.files, offset)?;
-                self.append(&queue, offset, unit, ext)?;
+                let mut allowed = self.fill(&queue, unit.physical)?;
+                self.place(&queue, offset, unit, ext, &mut allowed)?;
             }
         }
+        Ok(())
+    }
+
+    /// Offset that a queue without units may begin with at a record.
+    fn may_begin_at(&self, queue: &Arc<Queue>, offset: i64, physical: i64, phase: Phase) -> io::Result<u64> {
+        // Each message before it took its bytes of the log.
+        let most = physical.max(0) as u64 / FIXED_LEN as u64;
+        let unread = self.unread.load(Ordering::Acquire);
+        let whole = || -> io::Result<bool> {
+            let files = commit_log::log_files(&self.log_dirs)?;
+            Ok(files.first().is_some_and(|first| first.base == 0))
+        };
+        if phase == Phase::Live || offset as u64 > most || !(unread || whole()?) {
+            return Ok(most);
+        }
+        if unread {
+            tracing::warn!(topic = %queue.topic(), queue = queue.id(), "a queue has no file: filling it from the log");
+        }
+        self.fill(queue, physical)
+    }
+
+    /// Puts a unit behind as many missing ones as are allowed. The header of a record carries no checksum: one whose queue offset
+    /// is further off than its queue can be is damaged, and stays out of its queue; then one more may be missing there.
+    fn place(
+        &self,
+        queue: &Arc<Queue>,
+        offset: i64,
+        unit: Unit,
+        ext: Option<&QueueExtension>,
+        allowed: &mut u64,
+    ) -> io::Result<()> {
+        let missing = offset.saturating_sub(queue.file_range().1).max(0) as u64;
+        if missing > *allowed {
+            tracing::error!(
+                topic = %queue.topic(), queue = queue.id(), offset, physical = unit.physical,
+                "a record's queue offset cannot be: its header is damaged; it stays out of its queue"
+            );
+            *allowed += 1;
+            return Ok(());
+        }
+        if missing > 0 {
+            *allowed -= missing;
+            queue.fill_gap(&self.queues.files, offset)?;
+        }
+        self.append(queue, offset, unit, ext)?;
         Ok(())
     }
 
@@ -354,11 +393,14 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Gives a queue the units that it lacks below log offset `to`.
-    pub(crate) fn fill(&self, queue: &Arc<Queue>, to: i64) -> io::Result<()> {
+    /// Gives a queue the units that it lacks below log offset `to`, and says how many may be missing there still: those whose
+    /// records are gone from the log, or have a damaged header.
+    pub(crate) fn fill(&self, queue: &Arc<Queue>, to: i64) -> io::Result<u64> {
         let files = commit_log::log_files(&self.log_dirs)?;
-        let Some(first) = files.first() else { return Ok(()) };
-        let from = (queue.max_physical().max(0) as u64).max(first.base);
+        let to = to.max(0) as u64;
+        let behind = queue.max_physical().max(0) as u64;
+        let from = behind.max(files.first().map_or(to, |first| first.base));
+        let mut allowed = (from - behind) / FIXED_LEN as u64;
         let mut visit = |record: &Record<'_>, bytes: &[u8]| -> io::Result<Visit> {
             if is_queued(record.sys_flag)
                 && let Some(offset) = places::offset_in(record, queue.topic(), queue.id())
@@ -374,23 +416,20 @@ impl Dispatch {
                 let ext = own
                     .then(|| self.extension(&dispatched(record, bytes, &text), tags_code))
                     .flatten();
-                if let Appended::Gap(_) = self.append(queue, offset, unit, ext.as_ref())? {
-                    queue.fill_gap(&self.queues.files, offset)?;
-                    self.append(queue, offset, unit, ext.as_ref())?;
-                }
+                self.place(queue, offset, unit, ext.as_ref(), &mut allowed)?;
             }
             Ok(Visit::Continue(()))
         };
-        scan(
+        let read = scan(
             &files,
             self.log_file_size,
             from,
-            to.max(0) as u64,
+            to,
             Check::None,
             &mut |_| {},
             &mut visit,
         )?;
-        Ok(())
+        Ok(allowed + to.saturating_sub(read.end) / FIXED_LEN as u64)
     }
 }
 

@@ -118,3 +118,91 @@ fn a_queue_of_units_for_no_message_holds_up_nobody() {
     fill(&store, 300, 303);
     assert_eq!(store.max_offset("T", 0), 101);
 }
+
+/// The header of a record carries no checksum. One damaged queue offset costs that message its place in the queue, and nothing
+/// else: no other message, no more than a little room, and not the order of what comes next.
+#[test]
+fn a_damaged_queue_offset_costs_one_message_its_place() {
+    for (victim, wrong) in [
+        (0, 1 << 40),
+        (0, 7),
+        (60, i64::MAX / 20),
+        (60, 1_000),
+        (61, 22),
+        (299, 1 << 33),
+    ] {
+        let (dir, config) = killed();
+        // Recovery reads the whole log.
+        fs::write(config.root.join("checkpoint"), [0; 4096]).unwrap();
+        fs::remove_dir_all(config.root.join("consumequeue")).unwrap();
+        let place = place_of(&config, victim);
+        let log = config
+            .commit_log_dir()
+            .join(format!("{:020}", place / common::LOG_FILE * common::LOG_FILE));
+        let file = fs::File::options().write(true).open(log).unwrap();
+        file.write_all_at(&i64::to_be_bytes(wrong), place % common::LOG_FILE + 20)
+            .unwrap();
+
+        let store = open(config.clone());
+        dispatched(&store);
+        let case = format!("message {victim} says {wrong}");
+        for queue in 0..QUEUES {
+            let mut expected: Vec<_> = (queue..300).step_by(QUEUES).map(body).collect();
+            if victim % QUEUES == queue {
+                expected.remove(victim / QUEUES);
+            }
+            let found = bodies(&store, queue as i32);
+            assert!(
+                found == expected,
+                "{case}: queue {queue} has {} of {}",
+                found.len(),
+                expected.len()
+            );
+            let end = store.max_offset("T", queue as i32);
+            let lost_last = victim == 299 && victim % QUEUES == queue;
+            assert_eq!(end, 100 - i64::from(lost_last), "{case}: queue {queue}");
+            assert_eq!(put(&store, "T", queue as i32, b"next").queue_offset, end);
+        }
+        let room = size_of(&config.consume_queue_dir());
+        assert!(room < 100_000, "{case}: queues take {room} bytes");
+        assert!(store.shutdown().unwrap().clean);
+        drop(dir);
+    }
+}
+
+/// Log offset of message `n`.
+fn place_of(config: &StoreConfig, n: usize) -> u64 {
+    let mut places = Vec::new();
+    ferromq_store::inspect::records(&config.root.clone().into(), None, &mut |record| {
+        places.push(record.physical_offset as u64);
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    places[n]
+}
+
+/// Messages of a queue in their order, whatever lies between.
+fn bodies(store: &Store, queue: i32) -> Vec<Vec<u8>> {
+    let (mut at, mut found) = (store.min_offset("T", queue), Vec::new());
+    while at < store.max_offset("T", queue) {
+        let read = common::get(store, "T", queue, at, 32);
+        found.extend(common::messages(&read).into_iter().map(|(_, body)| body));
+        assert!(read.next_offset > at);
+        at = read.next_offset;
+    }
+    found
+}
+
+fn size_of(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    entries
+        .map(|entry| {
+            let meta = entry.metadata().unwrap();
+            if meta.is_dir() {
+                size_of(&entry.path())
+            } else {
+                meta.len()
+            }
+        })
+        .sum()
+}

@@ -1,6 +1,7 @@
 //! A name server and a broker of ours in this process, and the program run against them.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,11 @@ impl Ran {
 /// Runs ferroctl with arguments; `namesrv` empty gives none.
 pub(crate) fn ferroctl(namesrv: &str, args: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ferroctl"));
-    command.env_remove("NAMESRV_ADDR").stdin(Stdio::null());
+    command
+        .env_remove("NAMESRV_ADDR")
+        .env_remove("ROCKETMQ_HOME")
+        .env_remove("FERROMQ_ACCOUNT")
+        .stdin(Stdio::null());
     if !namesrv.is_empty() {
         command.args(["-n", namesrv]);
     }
@@ -60,6 +65,11 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn start() -> Self {
+        Self::start_with(|_, _| {})
+    }
+
+    /// With other settings of the broker; `change` gets the directory of all files too.
+    pub(crate) fn start_with(change: impl FnOnce(&mut BrokerSettings, &Path)) -> Self {
         let runtime = Runtime::new().unwrap();
         let dir = TempDir::new().unwrap();
         let names = runtime.block_on(ferromq_namesrv::start(NamesrvSettings {
@@ -81,6 +91,7 @@ impl Cluster {
             mapped_file_size_consume_queue: 20_000,
             ..BrokerSettings::default()
         };
+        change(&mut settings, dir.path());
         let broker = start_broker(&runtime, &mut settings);
         let broker_address = broker.local_addr().to_string();
         let cluster = Self {

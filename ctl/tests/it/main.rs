@@ -8,5 +8,6 @@ mod cluster;
 mod messages;
 mod mqadmin;
 mod plugin;
+mod security;
 mod store;
 mod usage;

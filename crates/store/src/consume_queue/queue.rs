@@ -38,7 +38,7 @@ pub(crate) enum Appended {
     Yes(bool),
     /// It was there already.
     Known,
-    /// The queue ends at this offset, before the unit's: units are missing between.
+    /// The queue ends at this offset, before the unit's: units are missing between, or the queue begins with it.
     Gap(i64),
 }
 
@@ -162,21 +162,6 @@ impl Queue {
         let Some(at) = u64::try_from(offset).ok().and_then(|o| o.checked_mul(UNIT)) else {
             return Ok(Appended::Known);
         };
-        if state.end == 0 && at > 0 {
-            // The first unit of a queue whose earlier ones are gone from the log.
-            let first = files.base_of(at);
-            *state = State {
-                first,
-                min: at,
-                end: first,
-                written: first,
-                synced: first,
-                tail_start: first,
-                listed: state.listed,
-                ..State::default()
-            };
-            self.fill(&mut state, files, at)?;
-        }
         if at < state.end {
             return Ok(Appended::Known);
         }
@@ -203,10 +188,23 @@ impl Queue {
         Ok(Appended::Yes(list))
     }
 
-    /// Fills the offsets up to `offset` with units that stand for no message.
+    /// Fills the offsets up to `offset` with units that stand for no message. A queue without units begins there instead.
     pub(crate) fn fill_gap(&self, files: &QueueFiles, offset: i64) -> io::Result<()> {
         let mut state = self.state.lock();
         let up_to = position(offset);
+        if state.end == 0 {
+            let first = files.base_of(up_to);
+            *state = State {
+                first,
+                min: up_to,
+                end: first,
+                written: first,
+                synced: first,
+                tail_start: first,
+                listed: state.listed,
+                ..State::default()
+            };
+        }
         self.fill(&mut state, files, up_to)
     }
 
@@ -602,6 +600,8 @@ mod tests {
     #[test]
     fn starts_in_the_middle_with_pre_blank_units() {
         let (dir, files, q) = queue();
+        assert_eq!(q.append(&files, 13, unit(13), None).unwrap(), Appended::Gap(0));
+        q.fill_gap(&files, 13).unwrap();
         assert_eq!(q.append(&files, 13, unit(13), None).unwrap(), Appended::Yes(true));
         assert_eq!(q.range(), (13, 14));
         q.write_out(&files).unwrap();

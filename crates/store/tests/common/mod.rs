@@ -140,7 +140,12 @@ pub fn parse(bytes: &[u8]) -> record::Record<'_> {
 /// Copies a store as it is at this moment, as a crash would leave it.
 pub fn copy_dir(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
+    let entries = match fs::read_dir(from) {
+        // Gone between the look and the copy: a directory that was set aside.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+        entries => entries.unwrap(),
+    };
+    for entry in entries {
         let entry = entry.unwrap();
         let (path, target) = (entry.path(), to.join(entry.file_name()));
         match entry.metadata() {
