@@ -177,13 +177,10 @@ impl Shared {
                 return;
             }
             if let Some((segment, range)) = state.populate.take() {
-                let written = parking_lot::MutexGuard::unlocked(&mut state, || {
+                parking_lot::MutexGuard::unlocked(&mut state, || {
                     segment.map().populate(range);
-                    self.write_out(&segment)
+                    self.write_out(&segment);
                 });
-                if let Err(error) = written {
-                    state.sync_failed = Some(error);
-                }
             } else if let Some(base) = state.wanted {
                 if state.ready.as_ref().is_some_and(|(b, _)| *b == base) {
                     state.wanted = None;
@@ -204,14 +201,16 @@ impl Shared {
         }
     }
 
-    fn write_out(&self, segment: &Segment) -> io::Result<()> {
+    /// Writes out what was made present, where that is wanted. That the disk fails is for the next sync to tell.
+    fn write_out(&self, segment: &Segment) {
         if !self.write_ahead {
-            return Ok(());
+            return;
         }
         match segment.write_ahead() {
             // Deleted meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            written => written,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => self.state.lock().sync_failed = Some(error),
+            Ok(()) => {}
         }
     }
 
@@ -235,13 +234,13 @@ impl Shared {
         for start in (0..first as usize).step_by(step) {
             made.0.map().populate(start..(start + step).min(first as usize));
             if matches!(self.warm, Warm::Yes { sync_every: 1.. }) {
-                self.write_out(&made.0)?;
+                self.write_out(&made.0);
             }
             if self.state.lock().stopping {
                 break;
             }
         }
-        self.write_out(&made.0)?;
+        self.write_out(&made.0);
         if self.warm != Warm::No
             && let Err(error) = made.0.map().lock()
         {
