@@ -8,5 +8,6 @@ mod life;
 mod refusals;
 mod removal;
 mod rollouts;
+mod secured;
 mod support;
 mod topics;
