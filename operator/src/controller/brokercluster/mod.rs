@@ -108,7 +108,11 @@ async fn reconcile(cluster: &BrokerCluster, cx: &Context) -> Result<Action, Erro
             (None, Outcome::Invalid(faults.to_string()))
         }
         Ok(valid) => {
-            let secrets = secrets::settle(cx, &valid).await;
+            let secrets = if cluster.spec.paused {
+                secrets::look(cx, &valid).await
+            } else {
+                secrets::settle(cx, &valid).await
+            };
             if let Ok(secrets) = &secrets {
                 observed.trusted = secrets.trusted;
                 let means = Means {

@@ -444,3 +444,20 @@ async fn a_secret_that_cannot_be_used_is_told_and_changes_nothing() {
     let map = server.objects["/api/v1/namespaces/mq/configmaps/demo-0"].to_string();
     assert!(map.contains("aclEnable=true"), "{map}");
 }
+
+#[tokio::test]
+async fn a_paused_cluster_gets_a_status_and_no_secret() {
+    let world = World::new(json!({"paused": true}));
+    world.settle().await;
+    {
+        let server = world.server.lock();
+        assert_eq!((server.objects.len(), server.writes), (1, 1));
+    }
+    // Nor does it matter what others made of the Secrets that it names.
+    world.edit(|spec| spec["acl"] = json!({"secretName": "team"}));
+    world.settle().await;
+    let server = world.server.lock();
+    assert_eq!(server.objects.len(), 1);
+    let ready = &server.objects[RESOURCE]["status"]["conditions"][0];
+    assert!(!ready.to_string().contains("Secret"), "{ready}");
+}

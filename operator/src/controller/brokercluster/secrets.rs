@@ -52,7 +52,7 @@ pub(super) async fn settle(cx: &Context, valid: &ValidCluster) -> Result<Secrets
             check_certificates,
         )
         .await?;
-        secrets.trusted = found.get("ca.crt").is_some_and(|ca| !ca.trim().is_empty());
+        secrets.trusted = has_authority(&found);
     }
     let token = || Data::from([("token".to_owned(), random())]);
     secrets.token = keep(cx, valid, names::http_secret(&valid.name), token)
@@ -64,11 +64,37 @@ pub(super) async fn settle(cx: &Context, valid: &ValidCluster) -> Result<Secrets
             account(&random())
         })
         .await?;
-        secrets.credentials = account
-            .get("secretKey")
-            .map(|key| Credentials::new(ACCOUNT, key.clone()));
+        secrets.credentials = credentials(&account);
     }
     Ok(secrets)
+}
+
+/// What is there of it, for a cluster that is not to be changed: nothing is judged, nothing is made.
+pub(super) async fn look(cx: &Context, valid: &ValidCluster) -> Result<Secrets, Error> {
+    let mut secrets = Secrets::default();
+    if valid.acl_secret.is_some() {
+        let account = read(cx, valid, &names::account_secret(&valid.name)).await?;
+        secrets.credentials = account.as_ref().map(text).as_ref().and_then(credentials);
+    }
+    if let Some(tls) = &valid.tls {
+        let found = read(cx, valid, &tls.secret_name).await?;
+        secrets.trusted = found.as_ref().map(text).is_some_and(|data| has_authority(&data));
+    }
+    Ok(secrets)
+}
+
+fn credentials(account: &Data) -> Option<Credentials> {
+    let key = account.get("secretKey")?;
+    Some(Credentials::new(ACCOUNT, key.clone()))
+}
+
+fn has_authority(certificates: &Data) -> bool {
+    certificates.get("ca.crt").is_some_and(|ca| !ca.is_empty())
+}
+
+async fn read(cx: &Context, valid: &ValidCluster, name: &str) -> Result<Option<Secret>, Error> {
+    let found = cx.api::<Secret>(&valid.namespace).get_opt(name).await;
+    found.map_err(Error::api(format!("read Secret {name}")))
 }
 
 fn random() -> String {
@@ -169,11 +195,7 @@ async fn keep(
     make: impl FnOnce() -> Data,
 ) -> Result<Data, Error> {
     let api = cx.api::<Secret>(&valid.namespace);
-    let found = api
-        .get_opt(&name)
-        .await
-        .map_err(Error::api(format!("look for Secret {name}")))?;
-    if let Some(found) = found {
+    if let Some(found) = read(cx, valid, &name).await? {
         let ours = found.owner_references().iter().any(|o| o.uid == valid.owner.uid);
         return if ours {
             Ok(text(&found))
