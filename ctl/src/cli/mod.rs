@@ -7,6 +7,8 @@ mod message;
 mod mqadmin;
 #[cfg(test)]
 mod reference;
+mod security;
+mod store;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +20,8 @@ use crate::plugin::Kube;
 pub(crate) use bench::{Bench, BenchReceive, BenchSend};
 pub(crate) use message::{Message, MessageExtra, Range};
 pub(crate) use mqadmin::{Mqadmin, with_mqadmin_case};
+pub(crate) use security::Security;
+pub(crate) use store::Store;
 
 /// Administration of RocketMQ clusters from the command line.
 ///
@@ -45,26 +49,6 @@ pub(crate) struct Cli {
     pub(crate) security: Security,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// Who commands come from, and whether they are encrypted.
-#[derive(Debug, Args)]
-pub(crate) struct Security {
-    /// YAML file with accessKey and secretKey to sign requests with; default: conf/tools.yml in ROCKETMQ_HOME
-    #[arg(long, env = "FERROMQ_ACCOUNT", global = true, value_name = "FILE")]
-    pub(crate) account: Option<PathBuf>,
-    /// Encrypt connections
-    #[arg(long, env = "FERROMQ_TLS", global = true)]
-    pub(crate) tls: bool,
-    /// Authorities whose server certificates are trusted, PEM; without it none is checked. Implies --tls
-    #[arg(long, env = "FERROMQ_TLS_TRUST", global = true, value_name = "FILE")]
-    pub(crate) tls_trust: Option<PathBuf>,
-    /// Certificate to show to servers, PEM. Implies --tls
-    #[arg(long, global = true, value_name = "FILE", requires = "tls_key")]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// Its private key, PEM
-    #[arg(long, global = true, value_name = "FILE", requires = "tls_cert")]
-    pub(crate) tls_key: Option<PathBuf>,
 }
 
 /// Form of the data on standard output.
@@ -526,58 +510,6 @@ pub(crate) enum Group {
         /// Only this topic
         #[arg(short = 't', long)]
         topic: Option<String>,
-    },
-}
-
-/// Where a store lies.
-#[derive(Debug, Args)]
-pub(crate) struct StorePlace {
-    /// The directory that storePathRootDir names, ours or Java's
-    dir: PathBuf,
-    /// Directories of the log, if storePathCommitLog or readOnlyCommitLogStorePaths name some; default: DIR/commitlog
-    #[arg(long, value_delimiter = ',', value_name = "DIR")]
-    commit_log: Vec<PathBuf>,
-}
-
-impl StorePlace {
-    pub(crate) fn place(&self) -> ferromq_store::inspect::Place {
-        ferromq_store::inspect::Place {
-            root: self.dir.clone(),
-            log_dirs: self.commit_log.clone(),
-        }
-    }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Store {
-    /// Tell what is there: log, queues, index, tables, how it was left
-    Inspect {
-        #[command(flatten)]
-        place: StorePlace,
-    },
-    /// Read everything: checksums of records, units of queues and entries of the index against the log
-    Verify {
-        #[command(flatten)]
-        place: StorePlace,
-        /// The broker's maxHashSlotNum
-        #[arg(long, default_value_t = 5_000_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-        hash_slots: u32,
-    },
-    /// List records of the log
-    Dump {
-        #[command(flatten)]
-        place: StorePlace,
-        /// Log offset of the first record; default: the oldest
-        #[arg(long, value_name = "OFFSET")]
-        from: Option<u64>,
-        /// Records to list
-        #[arg(long, default_value_t = 100, value_name = "N")]
-        count: usize,
-    },
-    /// Tell where recovery would cut the log and the queues, and why
-    RecoverDryRun {
-        #[command(flatten)]
-        place: StorePlace,
     },
 }
 
