@@ -19,6 +19,8 @@ e2e/demo.sh up
 KUBECONFIG=$(target/debug/rig kubeconfig) kubectl -n ferromq-system set env deployment/ferromq-operator \
     FERROMQ_ROUTE_REFRESH_SECONDS=3 FERROMQ_RETRY_SECONDS=1 FERROMQ_RESYNC_SECONDS=10
 KUBECONFIG=$(target/debug/rig kubeconfig) kubectl -n ferromq-system rollout status deployment/ferromq-operator --timeout=180s
+# Programs that the tests run beside the cluster.
+cargo build -p ferromq-broker -p ferromq-operator -p ferroctl
 cargo test -p ferromq-e2e --features cluster --test cluster -- --nocapture
 e2e/demo.sh down
 trap - EXIT
