@@ -21,8 +21,8 @@ use ferromq_remoting::{Client, ClientConfig, Dispatch, Outcome, RequestContext, 
 
 use crate::support::{Peer, Rig, eventually};
 
-fn heartbeat(client: &str, group: &str, model: MessageModel, topics: &[&str]) -> Command {
-    let beat = HeartbeatData {
+fn consumers(client: &str, group: &str, model: MessageModel, topics: &[&str]) -> HeartbeatData {
+    HeartbeatData {
         client_id: client.to_owned(),
         consumer_data_set: vec![ConsumerData {
             consume_from_where: Some(ConsumeFromWhere::LastOffset),
@@ -32,14 +32,30 @@ fn heartbeat(client: &str, group: &str, model: MessageModel, topics: &[&str]) ->
             subscription_data_set: topics.iter().map(|t| SubscriptionData::by_tags(t, "*")).collect(),
             unit_mode: false,
         }],
+        producer_data_set: Vec::new(),
+    }
+}
+
+fn sent(beat: &HeartbeatData) -> Command {
+    Command::request(request::HEART_BEAT).with_body(fastjson::to_vec(beat))
+}
+
+/// The heartbeat of a client with a member of the group, in clustering mode, and no producer.
+pub(crate) fn member(client: &str, group: &str, topics: &[&str]) -> Command {
+    sent(&consumers(client, group, MessageModel::Clustering, topics))
+}
+
+fn heartbeat(client: &str, group: &str, model: MessageModel, topics: &[&str]) -> Command {
+    sent(&HeartbeatData {
         producer_data_set: vec![ProducerData {
             group_name: "PG".to_owned(),
         }],
-    };
-    Command::request(request::HEART_BEAT).with_body(fastjson::to_vec(&beat))
+        ..consumers(client, group, model, topics)
+    })
 }
 
-fn clustering(client: &str, topics: &[&str]) -> Command {
+/// The heartbeat of a client with a member of group CG and a producer of group PG.
+pub(crate) fn clustering(client: &str, topics: &[&str]) -> Command {
     heartbeat(client, "CG", MessageModel::Clustering, topics)
 }
 

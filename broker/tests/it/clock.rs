@@ -8,10 +8,7 @@ use std::process::{Command as Program, Stdio};
 use std::time::Duration;
 
 use ferromq_protocol::Command;
-use ferromq_protocol::body::{
-    ConsumeFromWhere, ConsumeType, ConsumerData, ConsumerIdList, HeartbeatData, LockBatchRequestBody,
-    LockBatchResponseBody, MessageModel, MessageQueue, ProducerData, SubscriptionData,
-};
+use ferromq_protocol::body::{ConsumerIdList, LockBatchRequestBody, LockBatchResponseBody, MessageQueue};
 use ferromq_protocol::code::request;
 use ferromq_protocol::fastjson;
 use ferromq_protocol::header::{
@@ -20,6 +17,7 @@ use ferromq_protocol::header::{
 use ferromq_protocol::record::{self, Check};
 use tokio_util::task::TaskTracker;
 
+use crate::clients::clustering;
 use crate::process::{BROKER, Process};
 use crate::support::{Peer, Pulled, Sent, eventually, free_port, pull_command, send_command};
 
@@ -67,24 +65,6 @@ fn start(dir: &Path, port: u16, names: u16, clock: Option<(&Path, &Clock)>) -> P
     assert!(process.next_line().starts_with("The Name Server boot success"));
     process.started();
     process
-}
-
-fn beat(client: &str) -> Command {
-    let beat = HeartbeatData {
-        client_id: client.to_owned(),
-        consumer_data_set: vec![ConsumerData {
-            consume_from_where: Some(ConsumeFromWhere::LastOffset),
-            consume_type: Some(ConsumeType::Passively),
-            group_name: "CG".to_owned(),
-            message_model: Some(MessageModel::Clustering),
-            subscription_data_set: vec![SubscriptionData::by_tags("T", "*")],
-            unit_mode: false,
-        }],
-        producer_data_set: vec![ProducerData {
-            group_name: "PG".to_owned(),
-        }],
-    };
-    Command::request(request::HEART_BEAT).with_body(fastjson::to_vec(&beat))
 }
 
 async fn locked(peer: &Peer, client: &str) -> usize {
@@ -203,7 +183,7 @@ async fn a_clock_that_jumps_by_an_hour_either_way_loses_nothing_and_drops_nobody
     peer.send("T", 0, "before").await;
     peer.send("T", 1, "before").await;
     peer.drain("T", 1, 0, 1).await;
-    peer.ok(beat("a")).await;
+    peer.ok(clustering("a", &["T"])).await;
     assert_eq!(locked(&peer, "a").await, 1);
     eventually("the topic is routed", || async {
         let route = Command::request(request::GET_ROUTEINFO_BY_TOPIC).with_header(&GetRouteInfo {

@@ -7,28 +7,16 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use ferromq_protocol::Command;
-use ferromq_protocol::body::{
-    ConsumeFromWhere, ConsumeType, ConsumerData, HeartbeatData, MessageModel, SubscriptionData,
-};
 use ferromq_protocol::code::{request, response};
+use ferromq_protocol::frame;
 use ferromq_protocol::header::{CreateTopic, DeleteSubscriptionGroup, TopicHeader};
-use ferromq_protocol::{fastjson, frame};
 use futures::stream::{self, StreamExt as _};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpSocket;
 
-use crate::process::{Process, get};
+use crate::clients;
+use crate::process::{Process, figure, get};
 use crate::support::{Peer, Pulled, Rig, eventually, free_port, pull_command, send_command};
-
-async fn figure(port: u16, name: &str) -> f64 {
-    let page = tokio::task::spawn_blocking(move || get(port, "/metrics"))
-        .await
-        .unwrap();
-    let page = page.expect("the metrics page").1;
-    page.lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
-        .unwrap_or_else(|| panic!("{name} in {page}"))
-}
 
 async fn each<F: Future<Output = ()>>(count: usize, work: impl Fn(usize) -> F) {
     stream::iter((0..count).map(work))
@@ -145,22 +133,6 @@ async fn topics_and_groups_that_are_deleted_leave_nothing_behind() {
     broker.stop();
 }
 
-fn beat(client: &str) -> Command {
-    let beat = HeartbeatData {
-        client_id: client.to_owned(),
-        consumer_data_set: vec![ConsumerData {
-            consume_from_where: Some(ConsumeFromWhere::LastOffset),
-            consume_type: Some(ConsumeType::Passively),
-            group_name: "CG".to_owned(),
-            message_model: Some(MessageModel::Clustering),
-            subscription_data_set: vec![SubscriptionData::by_tags("T", "*")],
-            unit_mode: false,
-        }],
-        producer_data_set: Vec::new(),
-    };
-    Command::request(request::HEART_BEAT).with_body(fastjson::to_vec(&beat))
-}
-
 /// 500 members of one group are restarted one after the other: 1,000 changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_restart_of_a_large_group_makes_few_notices() {
@@ -170,18 +142,22 @@ async fn a_rolling_restart_of_a_large_group_makes_few_notices() {
     each(MEMBERS, |n| {
         let member = &members[n];
         async move {
-            member.ok(beat(&format!("member-{n}"))).await;
+            member
+                .ok(clients::member(&format!("member-{n}"), "CG", &["T"]))
+                .await;
         }
     })
     .await;
     // One that stays, and sends all the while.
     let stays = Peer::new(rig.peer.addr.clone());
-    stays.ok(beat("stays")).await;
+    stays.ok(clients::member("stays", "CG", &["T"])).await;
     let began = std::time::Instant::now();
     for (n, member) in members.iter().enumerate() {
         member.client.close().await;
         let again = Peer::new(rig.peer.addr.clone());
-        again.ok(beat(&format!("member-{n}"))).await;
+        again
+            .ok(clients::member(&format!("member-{n}"), "CG", &["T"]))
+            .await;
         if n % 50 == 0 {
             stays.send("T", 0, "meanwhile").await;
         }

@@ -107,7 +107,7 @@ async fn a_broker_that_was_stopped_for_a_while_goes_on() {
             .call(&addr, pull_command("T", 0, 1, 60_000), Duration::from_secs(90))
             .await
     });
-    broker.signal("-STOP");
+    broker.freeze().await;
     // Sent while nobody is there to read it.
     let (client, addr) = (peer.client.clone(), peer.addr.clone());
     let sending = tasks.spawn(async move {

@@ -4,15 +4,12 @@
 //! (`FERROMQ_CONNECTIONS`, `FERROMQ_GROUPS`).
 
 use ferromq_protocol::Command;
-use ferromq_protocol::body::{
-    ConsumeFromWhere, ConsumeType, ConsumerData, HeartbeatData, MessageModel, SubscriptionData,
-};
 use ferromq_protocol::code::request;
-use ferromq_protocol::fastjson;
 use futures::stream::{self, StreamExt as _};
 use tokio_util::task::TaskTracker;
 
-use crate::process::get;
+use crate::clients::member;
+use crate::process::figure;
 use crate::support::{Peer, Rig, eventually, free_port, pull_command};
 
 /// Requests under way at a time.
@@ -23,29 +20,8 @@ fn asked(name: &str, otherwise: usize) -> usize {
 }
 
 fn beat(client: usize, groups: usize, topics: &[&str]) -> Command {
-    let beat = HeartbeatData {
-        client_id: format!("client-{client}"),
-        consumer_data_set: vec![ConsumerData {
-            consume_from_where: Some(ConsumeFromWhere::LastOffset),
-            consume_type: Some(ConsumeType::Passively),
-            group_name: format!("group-{}", client % groups),
-            message_model: Some(MessageModel::Clustering),
-            subscription_data_set: topics.iter().map(|t| SubscriptionData::by_tags(t, "*")).collect(),
-            unit_mode: false,
-        }],
-        producer_data_set: Vec::new(),
-    };
-    Command::request(request::HEART_BEAT).with_body(fastjson::to_vec(&beat))
-}
-
-async fn figure(port: u16, name: &str) -> f64 {
-    let page = tokio::task::spawn_blocking(move || get(port, "/metrics"))
-        .await
-        .unwrap();
-    let page = page.expect("the metrics page").1;
-    page.lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
-        .unwrap_or_else(|| panic!("{name} in {page}"))
+    let group = format!("group-{}", client % groups);
+    member(&format!("client-{client}"), &group, topics)
 }
 
 async fn all<F: Future<Output = ()>>(work: impl Iterator<Item = F>) {

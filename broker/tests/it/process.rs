@@ -120,6 +120,20 @@ impl Process {
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
+    /// Stops all of its threads, and returns when they stand: a signal that was sent is not one that has come.
+    pub(crate) async fn freeze(&self) {
+        self.signal("-STOP");
+        let threads = format!("/proc/{}/task", self.id());
+        eventually("all threads to stand", async || {
+            let mut threads = std::fs::read_dir(&threads).unwrap();
+            threads.all(|thread| {
+                let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
+                stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
+            })
+        })
+        .await;
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let sent = Program::new("kill")
             .args([name, &self.child.id().to_string()])
@@ -383,4 +397,15 @@ async fn more_connections_than_descriptors_do_not_stop_sends_or_files() {
         sent.is_some_and(|answer| answer.code == response::SUCCESS)
     })
     .await;
+}
+
+/// A figure of the metrics page.
+pub(crate) async fn figure(port: u16, name: &str) -> f64 {
+    let page = tokio::task::spawn_blocking(move || get(port, "/metrics"))
+        .await
+        .unwrap();
+    let page = page.expect("the metrics page").1;
+    page.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+        .unwrap_or_else(|| panic!("{name} in {page}"))
 }

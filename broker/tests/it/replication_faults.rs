@@ -249,7 +249,7 @@ async fn a_stopped_slave_is_waited_for_then_left_and_comes_back() {
     counts(&a).await;
     let load = Load::start(a.port);
     load.more(100).await;
-    slave.signal("-STOP");
+    slave.freeze().await;
     eventually("sends are late", async || {
         a.peer.call(send_command("T", 3, "x", "")).await.code == 12
     })
