@@ -76,6 +76,15 @@ fn taken(store: &Store, filter: &Wanted) -> Vec<i64> {
     found
 }
 
+/// Those with an odd number that say nothing else by their bits.
+fn odd(store: &Store) -> Vec<i64> {
+    let wanted = Wanted {
+        bits: 1,
+        tag: Some("odd"),
+    };
+    taken(store, &wanted)
+}
+
 fn send(store: &Store, from: u8, to: u8) {
     for n in from..to {
         let tag = ["TAGS\u{1}even\u{2}", "TAGS\u{1}odd\u{2}"][usize::from(n % 2)];
@@ -133,13 +142,7 @@ fn they_stand_for_tags_and_carry_filter_bits() {
     let store = open(off);
     send(&store, 250, 251);
     assert_eq!(
-        taken(
-            &store,
-            &Wanted {
-                bits: 1,
-                tag: Some("odd")
-            }
-        ),
+        odd(&store),
         (0..251).filter(|n| n % 3 < 2 && n % 2 == 1).collect::<Vec<_>>()
     );
     let last = store.queue_units("t", 0, 250, 1).unwrap().remove(0);
@@ -178,27 +181,9 @@ fn a_crash_repeats_none_and_loses_none() {
     // Extensions gone: no message is kept from anyone, and new ones don't stand in for the old.
     fs::remove_dir_all(crashed().consume_queue_ext_dir()).unwrap();
     let store = open_extended(crashed());
-    assert_eq!(
-        taken(
-            &store,
-            &Wanted {
-                bits: 1,
-                tag: Some("odd")
-            }
-        ),
-        (0..180).collect::<Vec<_>>()
-    );
+    assert_eq!(odd(&store), (0..180).collect::<Vec<_>>());
     send(&store, 180, 182);
-    assert_eq!(
-        taken(
-            &store,
-            &Wanted {
-                bits: 1,
-                tag: Some("odd")
-            }
-        ),
-        (0..180).chain([181]).collect::<Vec<_>>()
-    );
+    assert_eq!(odd(&store), (0..180).chain([181]).collect::<Vec<_>>());
     store.shutdown().unwrap();
 }
 

@@ -15,6 +15,19 @@ fn pooled(mut config: StoreConfig) -> StoreConfig {
     config
 }
 
+/// The same, with nothing that copies the pool into the log by itself.
+fn still(config: StoreConfig) -> StoreConfig {
+    StoreConfig {
+        commit_interval: 3_600_000,
+        commit_thorough_interval: 3_600_000,
+        commit_least_pages: 1_000_000,
+        flush_interval_commit_log: 3_600_000,
+        flush_commit_log_least_pages: 1_000_000,
+        flush_commit_log_thorough_interval: 3_600_000,
+        ..pooled(config)
+    }
+}
+
 #[test]
 fn what_goes_through_the_pool_is_the_same_log() {
     let dir = tempfile::tempdir().unwrap();
@@ -72,13 +85,7 @@ fn what_goes_through_the_pool_is_the_same_log() {
 #[test]
 fn what_is_in_the_pool_only_is_not_readable_and_dies_with_the_process() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = pooled(config(dir.path()));
-    config.commit_interval = 3_600_000;
-    config.commit_thorough_interval = 3_600_000;
-    config.commit_least_pages = 1_000_000;
-    config.flush_interval_commit_log = 3_600_000;
-    config.flush_commit_log_least_pages = 1_000_000;
-    config.flush_commit_log_thorough_interval = 3_600_000;
+    let config = still(config(dir.path()));
     let store = open(config.clone());
     let first = put(&store, "T", 0, b"in memory");
     assert_eq!(store.figures().log_max, 0);
@@ -171,13 +178,7 @@ fn warm_files_work_whatever_the_kernel_allows() {
 #[test]
 fn a_stop_takes_what_only_the_pool_has_to_its_queue() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = pooled(config(dir.path()));
-    config.commit_interval = 3_600_000;
-    config.commit_thorough_interval = 3_600_000;
-    config.commit_least_pages = 1_000_000;
-    config.flush_interval_commit_log = 3_600_000;
-    config.flush_commit_log_least_pages = 1_000_000;
-    config.flush_commit_log_thorough_interval = 3_600_000;
+    let config = still(config(dir.path()));
     let store = open(config.clone());
     for n in 0..50u8 {
         put(&store, "last", 0, &[n]);

@@ -89,11 +89,21 @@ fn refresh(space: &Namespace, turn: u32) {
     run(&mut space.kubectl(&["annotate", "pods", "--all", "--overwrite", &turn]));
 }
 
+/// A send to the topic with more arguments.
+fn send(names: &str, more: &[&str]) -> Command {
+    ferroctl_command(names, &[&["message", "send", "signed", "hello"], more].concat())
+}
+
+fn succeeds(command: &mut Command) -> Result<(), String> {
+    let done = command.output().map_err(|e| e.to_string())?;
+    if done.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&done.stderr).into_owned())
+    }
+}
+
 #[test]
-#[expect(
-    clippy::too_many_lines,
-    reason = "one cluster goes through it all, step by step"
-)]
 fn accounts_and_certificates_come_from_secrets_and_change_while_brokers_run() {
     let space = Namespace::new("secured");
     let folder = Folder::new();
@@ -133,9 +143,7 @@ fn accounts_and_certificates_come_from_secrets_and_change_while_brokers_run() {
     space.wait_ready("mqc", "secured");
     space.wait_ready("mqt", "signed");
     let names = space.name_server("secured");
-    let send = |more: &[&str]| -> Command {
-        ferroctl_command(&names, &[&["message", "send", "signed", "hello"], more].concat())
-    };
+    let send = |more: &[&str]| send(&names, more);
     let first = folder.account("billing-team", "first-key");
     let denied = refused(&mut send(&[]));
     assert!(denied.contains("AclException"), "{denied}");
@@ -151,19 +159,8 @@ fn accounts_and_certificates_come_from_secrets_and_change_while_brokers_run() {
         r#"{"spec":{"tls":{"mode":"Enforcing"}}}"#,
     ]));
     space.wait_ready("mqc", "secured");
-    let names = space.name_server("secured");
-    let send = |more: &[&str]| -> Command {
-        ferroctl_command(&names, &[&["message", "send", "signed", "hello"], more].concat())
-    };
     wait_for("an encrypted send", || {
-        let done = send(&["--account", &first, "--tls-trust", &certificate])
-            .output()
-            .map_err(|e| e.to_string())?;
-        if done.status.success() {
-            Ok(())
-        } else {
-            Err(String::from_utf8_lossy(&done.stderr).into_owned())
-        }
+        succeeds(&mut send(&["--account", &first, "--tls-trust", &certificate]))
     });
     refused(&mut send(&["--account", &first]));
     let pods = || text(&space.json(&["pod", "secured-0-0"]), "/metadata/uid").to_owned();
@@ -183,14 +180,7 @@ fn accounts_and_certificates_come_from_secrets_and_change_while_brokers_run() {
     refresh(&space, 1);
     let second = folder.account("billing-team", "second-key");
     wait_for("the new key and the new certificate", || {
-        let done = send(&["--account", &second, "--tls-trust", &other])
-            .output()
-            .map_err(|e| e.to_string())?;
-        if done.status.success() {
-            Ok(())
-        } else {
-            Err(String::from_utf8_lossy(&done.stderr).into_owned())
-        }
+        succeeds(&mut send(&["--account", &second, "--tls-trust", &other]))
     });
     let denied = refused(&mut send(&["--account", &first, "--tls"]));
     assert!(denied.contains("AclException"), "{denied}");
