@@ -21,7 +21,6 @@ fn recovery(_: &mut Criterion) {
     // Without a stop in order: as a kill leaves it.
     drop(store);
     let checkpoint = config.root.join("checkpoint");
-    let path = config.commit_log_dir().join(format!("{:020}", 0));
     for cold in [false, true] {
         let mut figures = Vec::new();
         for _ in 0..sized(5, 1) {
@@ -33,7 +32,7 @@ fn recovery(_: &mut Criterion) {
             if cold {
                 forget(dir.path());
             }
-            let plain = sequential_read(&path, log_bytes);
+            let plain = sequential_read(&config.commit_log_dir(), log_bytes);
             if cold {
                 forget(dir.path());
             }

@@ -88,22 +88,30 @@ pub fn forget(dir: &Path) {
     }
 }
 
-/// Bytes a second of reading a file from front to end, up to `most`.
-pub fn sequential_read(path: &Path, most: u64) -> f64 {
-    let mut file = File::open(path).unwrap().take(most);
+/// Bytes a second of reading a log's files from front to end, up to `most`.
+pub fn sequential_read(log: &Path, most: u64) -> f64 {
+    let mut files: Vec<_> = std::fs::read_dir(log)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    files.sort();
     let mut buffer = vec![0; 1 << 20];
     let begun = Instant::now();
     let mut all = 0;
-    loop {
-        match file.read(&mut buffer).unwrap() {
-            0 => return all as f64 / begun.elapsed().as_secs_f64(),
-            n => all += n,
+    for path in files {
+        let mut file = File::open(path).unwrap().take(most - all as u64);
+        loop {
+            match file.read(&mut buffer).unwrap() {
+                0 => break,
+                n => all += n,
+            }
         }
     }
+    all as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// `fdatasync` calls a second, each after 4 KiB were written over blocks that are there.
-pub fn sync_rate(dir: &Path, count: usize) -> f64 {
+/// `fdatasync` calls a second, each after `bytes` were written over blocks that are there.
+pub fn sync_rate(dir: &Path, bytes: usize, count: usize) -> f64 {
     let path = dir.join("sync-rate");
     let file = File::options()
         .read(true)
@@ -112,14 +120,14 @@ pub fn sync_rate(dir: &Path, count: usize) -> f64 {
         .truncate(true)
         .open(&path)
         .unwrap();
-    let block = [7; 4096];
+    let block = vec![7; bytes];
     for n in 0..count as u64 {
-        file.write_all_at(&block, n * 4096).unwrap();
+        file.write_all_at(&block, n * bytes as u64).unwrap();
     }
     file.sync_all().unwrap();
     let begun = Instant::now();
     for n in 0..count as u64 {
-        file.write_all_at(&block, n * 4096).unwrap();
+        file.write_all_at(&block, n * bytes as u64).unwrap();
         file.sync_data().unwrap();
     }
     let rate = count as f64 / begun.elapsed().as_secs_f64();

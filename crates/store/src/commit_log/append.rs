@@ -158,9 +158,12 @@ impl CommitLog {
         let physical = segment.readable_end();
         let appended = self.fill_in(queue, records, counted, physical);
         let at = physical - segment.base();
-        writer
-            .write(at as usize, &records.bytes)
-            .map_err(AppendError::Io)?;
+        let stored = if self.synced_each {
+            writer.write(at as usize, &records.bytes)
+        } else {
+            writer.copy(at as usize, &records.bytes)
+        };
+        stored.map_err(AppendError::Io)?;
         writer.publish((at + len) as usize);
         self.max.store(physical + len, Ordering::Release);
         self.whole.store(physical + len, Ordering::Release);
@@ -244,7 +247,7 @@ impl CommitLog {
     }
 
     /// Has the next pages and the next file made in time.
-    pub(super) fn look_ahead(&self, writing: &mut Writing, end: u64, segment: &Arc<Segment>) {
+    fn look_ahead(&self, writing: &mut Writing, end: u64, segment: &Arc<Segment>) {
         let (base, limit) = (segment.base(), segment.limit());
         let position = end - base;
         if position + WINDOW / 2 > writing.populated && base + writing.populated < limit {
@@ -253,7 +256,13 @@ impl CommitLog {
             self.prealloc.populate(segment, from as usize..to as usize);
             writing.populated = to;
         }
-        if !writing.asked && position > (limit - base) / 2 {
+        self.ask_for_next(writing, end, segment);
+    }
+
+    /// Has the next file made in time.
+    pub(super) fn ask_for_next(&self, writing: &mut Writing, end: u64, segment: &Segment) {
+        let (base, limit) = (segment.base(), segment.limit());
+        if !writing.asked && end - base > (limit - base) / 2 {
             writing.asked = true;
             self.prealloc.want(limit);
         }

@@ -44,6 +44,8 @@ pub(crate) struct CommitLog {
     pool: Option<Pool>,
     /// Files are locked in memory while they are written.
     warm: bool,
+    /// A sync follows each append.
+    synced_each: bool,
     clock: Clock,
     /// Log offset after the last record.
     max: AtomicU64,
@@ -105,6 +107,7 @@ impl CommitLog {
         Self {
             segments: SegmentList::new(prealloc.file_size(), segments),
             warm: prealloc.is_warm(),
+            synced_each: prealloc.writes_ahead(),
             prealloc,
             put: Mutex::new(Writing {
                 current,

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     consume_queue::Queue,
-    fs::{mmap::MapWriter, prealloc::WINDOW, segment::Segment},
+    fs::{mmap::MapWriter, segment::Segment},
 };
 
 /// Bytes of a piece.
@@ -194,7 +194,6 @@ impl CommitLog {
             self.segments.push(segment.clone());
             pool.incoming.lock().push_back((segment.base(), writer));
             staged.segment = Some(segment);
-            writing.populated = WINDOW;
             writing.asked = false;
         }
         let Some(segment) = staged.segment.clone() else {
@@ -211,7 +210,7 @@ impl CommitLog {
         let at = physical - segment.base();
         staged.add(pool, segment.base(), at, records.bytes(), at + len);
         staged.end += len;
-        self.look_ahead(writing, physical + len, &segment);
+        self.ask_for_next(writing, physical + len, &segment);
         Ok(appended)
     }
 

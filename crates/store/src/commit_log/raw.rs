@@ -8,7 +8,6 @@ use std::{io, sync::atomic::Ordering};
 use ferromq_protocol::record::{BLANK_LEN, BLANK_MAGIC, FIXED_LEN, MESSAGE_MAGIC, at};
 
 use super::{CommitLog, Writing};
-use crate::fs::prealloc::WINDOW;
 
 /// What of an entry says where it belongs: up to and with the log offset.
 const HEAD: usize = at::PHYSICAL_OFFSET + 8;
@@ -147,7 +146,6 @@ impl CommitLog {
             let (segment, writer) = self.prealloc.take(offset).map_err(RawError::NoFile)?;
             self.segments.push(segment.clone());
             writing.current = Some((segment, writer));
-            writing.populated = WINDOW;
             writing.asked = false;
         }
         let Some((segment, writer)) = &mut writing.current else {
@@ -161,7 +159,7 @@ impl CommitLog {
         writing.boundaries = boundaries;
         self.max.store(offset + len, Ordering::Release);
         self.whole.store(whole, Ordering::Release);
-        self.look_ahead(writing, offset + len, &segment);
+        self.ask_for_next(writing, offset + len, &segment);
         Ok(offset + len)
     }
 }

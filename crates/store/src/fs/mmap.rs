@@ -18,6 +18,7 @@ use std::{
     fs::File,
     io,
     ops::Range,
+    os::unix::fs::FileExt,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -55,8 +56,15 @@ impl fmt::Debug for Map {
 }
 
 /// The right to write a map from its frontier on. There is one a map.
+///
+/// There are two ways. [`MapWriter::copy`] costs no system call, but a sync has to write-protect every page that it stored to,
+/// and the next store to such a page is a fault. [`MapWriter::write`] is a system call, needs no present pages, and leaves
+/// syncs nothing to protect: better for large pieces, and where a sync follows each append.
 #[derive(Debug)]
-pub(crate) struct MapWriter(Arc<Map>);
+pub(crate) struct MapWriter {
+    map: Arc<Map>,
+    file: File,
+}
 
 impl Map {
     /// Maps `len` bytes of `file`; those below `readable` are there already.
@@ -73,7 +81,11 @@ impl Map {
             raw,
             readable: AtomicUsize::new(readable),
         });
-        Ok((map.clone(), MapWriter(map)))
+        let writer = MapWriter {
+            map: map.clone(),
+            file: file.try_clone()?,
+        };
+        Ok((map, writer))
     }
 
     /// Bytes that can be read.
@@ -159,16 +171,22 @@ impl Map {
 }
 
 impl MapWriter {
-    /// Copies `bytes` to `at`, which must be at or above the frontier. Readers don't see it before [`MapWriter::publish`].
-    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) -> io::Result<()> {
-        let map = &self.0;
-        let end = at.checked_add(bytes.len()).filter(|end| *end <= map.raw.len());
-        if at < map.readable.load(Ordering::Relaxed) || end.is_none() {
+    fn check(&self, at: usize, len: usize) -> io::Result<()> {
+        let end = at.checked_add(len).filter(|end| *end <= self.map.raw.len());
+        if at < self.map.readable.load(Ordering::Relaxed) || end.is_none() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "a write outside the open part of a log file",
             ));
         }
+        Ok(())
+    }
+
+    /// Stores `bytes` at `at`, which must be at or above the frontier, through the mapping. Readers don't see it before
+    /// [`MapWriter::publish`].
+    pub(crate) fn copy(&mut self, at: usize, bytes: &[u8]) -> io::Result<()> {
+        self.check(at, bytes.len())?;
+        let map = &self.map;
         // SAFETY: the destination is inside the mapping and at or above the frontier, so no slice covers it; `&mut self`
         // on the only writer of this map excludes another write; source and destination can't overlap for the same reason.
         unsafe {
@@ -182,10 +200,22 @@ impl MapWriter {
         }
     }
 
+    /// Like [`MapWriter::copy`], through a system call. After an error some of the bytes may be in the file; they are beyond
+    /// the frontier, and what is written next goes over them.
+    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) -> io::Result<()> {
+        self.check(at, bytes.len())?;
+        self.file.write_all_at(bytes, at as u64)?;
+        if self.map.is_sound(&(at..at + bytes.len())) {
+            Ok(())
+        } else {
+            Err(unreadable())
+        }
+    }
+
     /// Makes everything below `end` readable, for good.
     pub(crate) fn publish(&mut self, end: usize) {
-        let end = end.min(self.0.raw.len());
-        self.0.readable.fetch_max(end, Ordering::Release);
+        let end = end.min(self.map.raw.len());
+        self.map.readable.fetch_max(end, Ordering::Release);
     }
 }
 
@@ -255,7 +285,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(64 << 10).unwrap();
         let (map, mut writer) = Map::open(&file, 64 << 10, 0).unwrap();
-        writer.write(0, &vec![7; 40 << 10]).unwrap();
+        writer.copy(0, &vec![7; 40 << 10]).unwrap();
         writer.publish(40 << 10);
         let lent = map.bytes(0..40 << 10).unwrap();
         file.set_len(16 << 10).unwrap();
@@ -270,10 +300,11 @@ mod tests {
             "a lent slice outlives it"
         );
         assert!(
-            writer.write(50 << 10, b"x").is_err(),
+            writer.copy(50 << 10, b"x").is_err(),
             "what is written to no file is not taken for written"
         );
-        assert!(writer.write(50 << 10, b"x").is_err());
+        assert!(writer.copy(50 << 10, b"x").is_err());
+        assert!(writer.write(50 << 10, b"x").is_err(), "by either way");
         let mut owned = OwnedMap::open(&file, 16 << 10).unwrap();
         file.set_len(4 << 10).unwrap();
         owned.get_mut()[100] = 1;
@@ -316,12 +347,15 @@ mod tests {
         file.set_len(8192).unwrap();
         let (map, mut writer) = Map::open(&file, 8192, 0).unwrap();
         assert!(map.slice(0..1).is_none());
-        writer.write(0, b"hello").unwrap();
+        writer.copy(0, b"he").unwrap();
+        writer.write(2, b"llo").unwrap();
         assert!(map.slice(0..5).is_none());
         writer.publish(5);
         assert_eq!(map.slice(0..5).unwrap(), b"hello");
-        assert!(writer.write(4, b"x").is_err(), "what was published stays");
-        assert!(writer.write(8190, b"xyz").is_err(), "nothing beyond the end");
+        for way in [MapWriter::copy, MapWriter::write] {
+            assert!(way(&mut writer, 4, b"x").is_err(), "what was published stays");
+            assert!(way(&mut writer, 8190, b"xyz").is_err(), "nothing beyond the end");
+        }
         let lent = map.bytes(1..4).unwrap();
         drop((map, writer));
         assert_eq!(&lent[..], b"ell");

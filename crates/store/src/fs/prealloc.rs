@@ -95,6 +95,11 @@ impl Prealloc {
         self.shared.size
     }
 
+    /// Whether what is made present is written out.
+    pub(crate) fn writes_ahead(&self) -> bool {
+        self.shared.write_ahead
+    }
+
     /// Whether files are locked in memory.
     pub(crate) fn is_warm(&self) -> bool {
         self.shared.warm != Warm::No
