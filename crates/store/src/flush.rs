@@ -287,7 +287,7 @@ impl Core {
                 last = Instant::now();
                 self.sync_queues()
             } else {
-                self.dispatch.queues.write_out()
+                self.dispatch.queues.write_worthy()
             };
             match result {
                 Ok(()) => failing = false,

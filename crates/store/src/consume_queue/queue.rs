@@ -244,6 +244,12 @@ impl Queue {
         Ok(())
     }
 
+    /// Bytes of units that are only in memory.
+    pub(super) fn unwritten(&self) -> usize {
+        let state = self.state.lock();
+        (state.end - state.written) as usize
+    }
+
     /// Writes what is only in memory to the files. `true`: it had nothing new since the last call, and now keeps nothing
     /// in memory; it can leave the list.
     pub(crate) fn write_out(&self, files: &QueueFiles) -> io::Result<bool> {

@@ -16,6 +16,11 @@ use super::{files::QueueFiles, queue::Queue};
 /// From this many queues on one sync of the whole file system is cheaper than one a file.
 const MANY: usize = 256;
 
+/// A queue with less to write than this is left for later: a small write costs as much as a large one.
+const WORTH: usize = 4 << 10;
+/// With more than this to write, in all queues, none is left.
+const MOST_UNWRITTEN: usize = 16 << 20;
+
 /// The queues of one topic, by number.
 type Topic = Vec<Arc<Queue>>;
 
@@ -104,11 +109,30 @@ impl Queues {
     /// Writes out what queues have in memory only. Those that had news stay on the list; the first error is told after
     /// all were tried.
     pub(crate) fn write_out(&self) -> io::Result<()> {
+        self.write(|_| 0)
+    }
+
+    /// Like [`Queues::write_out`] for queues where it's worth it: what stays in memory is little, and comes out of the log
+    /// again after a kill.
+    pub(crate) fn write_worthy(&self) -> io::Result<()> {
+        self.write(|listed| {
+            let unwritten = listed.iter().map(|queue| queue.unwritten()).sum::<usize>();
+            if unwritten > MOST_UNWRITTEN { 0 } else { WORTH }
+        })
+    }
+
+    /// Writes out those queues on the list that have nothing to write, or so much as `worth` says.
+    fn write(&self, worth: impl Fn(&[Arc<Queue>]) -> usize) -> io::Result<()> {
         let _one = self.one_writer.lock();
         let listed = std::mem::take(&mut *self.to_write.lock());
+        let worth = worth(&listed);
         let mut result = Ok(());
         let mut stay = Vec::new();
         for queue in &listed {
+            if (1..worth).contains(&queue.unwritten()) {
+                stay.push(queue.clone());
+                continue;
+            }
             match queue.write_out(&self.files) {
                 Ok(true) => {}
                 Ok(false) => stay.push(queue.clone()),
@@ -228,6 +252,47 @@ mod tests {
             }
             done.store(true, Ordering::Release);
         });
+    }
+
+    #[test]
+    fn a_few_units_stay_in_memory_until_there_are_many() {
+        let dir = tempfile::tempdir().unwrap();
+        let queues = Queues::new(QueueFiles::new(dir.path().to_owned(), 2_000, 16));
+        let mut log_offset = 0;
+        let mut append = |id: i32, count: usize| {
+            let queue = queues.find_or_make("t", id);
+            for _ in 0..count {
+                let unit = Unit {
+                    physical: log_offset,
+                    size: 10,
+                    tags_code: 0,
+                };
+                log_offset += 10;
+                let next = queue.range().1;
+                if queue.append(&queues.files, next, unit, None).unwrap() == Appended::Yes(true) {
+                    queues.list(queue.clone());
+                }
+            }
+            queue
+        };
+        let (few, many) = (append(0, 3), append(1, WORTH / 20 + 1));
+        queues.write_worthy().unwrap();
+        assert_eq!((few.unwritten(), many.unwritten()), (60, 0));
+        append(0, WORTH / 20);
+        queues.write_worthy().unwrap();
+        assert_eq!(few.unwritten(), 0);
+        let each = WORTH / 20 - 1;
+        let all: Vec<_> = (2..2 + (MOST_UNWRITTEN / (each * 20)) as i32)
+            .map(|id| append(id, each))
+            .collect();
+        queues.write_worthy().unwrap();
+        assert!(all.iter().all(|queue| queue.unwritten() == each * 20));
+        append(0, each);
+        queues.write_worthy().unwrap();
+        assert!(all.iter().all(|queue| queue.unwritten() == 0));
+        append(0, 1);
+        queues.write_out().unwrap();
+        assert_eq!(few.unwritten(), 0);
     }
 
     #[test]
