@@ -182,3 +182,28 @@ fn forced_deletion_takes_young_files() {
     );
     store.shutdown().unwrap();
 }
+
+#[test]
+fn deletions_are_paced_and_a_stop_does_not_wait_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let now = real_now();
+    let config = StoreConfig {
+        message_index_enable: false,
+        delete_commit_log_files_interval: 3_600_000,
+        clock: Clock::manual(now),
+        ..config(dir.path())
+    };
+    let store = open(config.clone());
+    fill(&store, 120);
+    dispatched(&store);
+    config.clock.set(now + 73 * 3_600_000);
+    store.delete_expired_files();
+    until("the oldest file to go", || store.figures().log_min > 0);
+    // Without a pause the next ones would be gone long before these are stored.
+    for _ in 0..20 {
+        fill(&store, 10);
+        dispatched(&store);
+    }
+    assert_eq!(store.figures().log_min, LOG_FILE as i64, "one at a time");
+    assert!(store.shutdown().unwrap().clean);
+}
