@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 
 use ferromq_protocol::body::{ConsumeQueueData, QueryConsumeQueueResponseBody};
 use ferromq_protocol::code::response;
-use ferromq_protocol::header::{QueryConsumeQueue, ResumeCheckHalfMessage};
+use ferromq_protocol::header::{QueryConsumeQueue, RegisterFilterServerResponse, ResumeCheckHalfMessage};
 use ferromq_protocol::record::{self, Check, Entry};
 use ferromq_protocol::{Command, message_id};
 use ferromq_remoting::{Outcome, RequestContext};
@@ -157,11 +157,12 @@ pub(crate) fn resume_check(
 
 /// A filter server reports itself. Nothing is handed to it: there are no classes to filter with.
 pub(crate) fn register_filter_server(core: &Arc<Core>, request: &Command) -> Outcome {
-    let address = request.ext.get("filterServerAddr").unwrap_or_default();
     request
         .reply(response::SUCCESS)
-        .with_ext("filterServerId", address)
-        .with_ext("brokerId", core.identity.id.to_string())
+        .with_header(&RegisterFilterServerResponse {
+            broker_name: &core.identity.name,
+            broker_id: core.identity.id,
+        })
         .into()
 }
 

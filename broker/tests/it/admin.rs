@@ -349,7 +349,9 @@ async fn units_of_a_queue_are_shown_and_bounded() {
 async fn filter_servers_may_register_but_classes_are_refused() {
     let rig = Rig::start().await;
     let register = Command::request(request::REGISTER_FILTER_SERVER).with_ext("filterServerAddr", "h:1");
-    assert_eq!(rig.peer.ok(register).await.ext.get("filterServerId"), Some("h:1"));
+    let answer = rig.peer.ok(register).await;
+    assert_eq!(answer.ext.get("brokerName"), Some("broker-a"));
+    assert_eq!(answer.ext.get("brokerId"), Some("0"));
     let answer = rig
         .peer
         .call(Command::request(request::REGISTER_MESSAGE_FILTER_CLASS))

@@ -184,6 +184,9 @@ fn typed(header: &str, command: &Command, name: &Value) -> Ext {
         r::UPDATE_AND_CREATE_ACL_CONFIG => through::<UpdateAclConfig<'_>>(command, name),
         r::DELETE_ACL_CONFIG => through::<DeleteAclConfig<'_>>(command, name),
         r::UPDATE_GLOBAL_WHITE_ADDRS_CONFIG => through::<UpdateGlobalWhiteAddrs<'_>>(command, name),
+        r::REGISTER_FILTER_SERVER => through::<RegisterFilterServer<'_>>(command, name),
+        r::REGISTER_MESSAGE_FILTER_CLASS => through::<RegisterFilterClass<'_>>(command, name),
+        r::GET_ALL_PRODUCER_INFO => Ext::default(),
         other => panic!("{name}: no type is known for request {other}"),
     }
 }
@@ -204,6 +207,16 @@ fn typed_response(header: &str, command: &Command, name: &Value) -> Ext {
         "wipeWritePerm" => through::<WipeWritePermResponse>(command, name),
         "addWritePerm" => through::<AddWritePermResponse>(command, name),
         "aclInfo" => through::<AclInfoResponse<'_>>(command, name),
+        "registerFilterServer" => through::<RegisterFilterServerResponse<'_>>(command, name),
+        // Those without arguments.
+        "checkTransactionState"
+        | "endTransaction"
+        | "allTopicConfig"
+        | "aclConfig"
+        | "consumerList"
+        | "unregisterClient"
+        | "updateConsumerOffset"
+        | "viewMessage" => Ext::default(),
         other => panic!("{name}: no type is known for response {other}"),
     }
 }

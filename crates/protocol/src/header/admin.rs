@@ -21,6 +21,26 @@ headers! {
         topic: Option<&'a str> => "topic",
     }
 
+    /// Request 301.
+    pub struct RegisterFilterServer<'a> {
+        filter_server_addr: &'a str => "filterServerAddr",
+    }
+
+    /// Response to 301.
+    pub struct RegisterFilterServerResponse<'a> {
+        broker_name: &'a str => "brokerName",
+        broker_id: i64 => "brokerId",
+    }
+
+    /// Request 302.
+    pub struct RegisterFilterClass<'a> {
+        consumer_group: &'a str => "consumerGroup",
+        topic: &'a str => "topic",
+        class_name: &'a str => "className",
+        /// CRC-32 of the source that is the body.
+        class_crc: i32 => "classCRC",
+    }
+
     /// Request 308.
     pub struct QueryCorrectionOffset<'a> {
         /// Groups joined by commas.

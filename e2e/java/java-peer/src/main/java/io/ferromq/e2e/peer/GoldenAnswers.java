@@ -19,6 +19,7 @@ import org.apache.rocketmq.common.filter.FilterAPI;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.common.message.MessageQueueForC;
 import org.apache.rocketmq.common.protocol.body.*;
+import org.apache.rocketmq.common.protocol.header.GetBrokerClusterAclConfigResponseBody;
 import org.apache.rocketmq.common.protocol.heartbeat.SubscriptionData;
 import org.apache.rocketmq.common.protocol.topic.OffsetMovedEvent;
 import org.apache.rocketmq.common.subscription.SubscriptionGroupConfig;
@@ -199,5 +200,9 @@ final class GoldenAnswers {
         acl.setGlobalWhiteAddrs(new ArrayList<>(List.of("10.0.0.1")));
         acl.setPlainAccessConfigs(new ArrayList<>(List.of(account)));
         json(sink, "acl-config", RemotingSerializable.encode(acl));
+        GetBrokerClusterAclConfigResponseBody aclAnswer = new GetBrokerClusterAclConfigResponseBody();
+        aclAnswer.setGlobalWhiteAddrs(new ArrayList<>(List.of("10.0.0.1", "10.0.1.*")));
+        aclAnswer.setPlainAccessConfigs(new ArrayList<>(List.of(account)));
+        json(sink, "acl-config-answer", aclAnswer.encode());
     }
 }
