@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use ferromq_daemon::http::{App, HeaderMap, Method, Response, StatusCode};
 use ferromq_daemon::metrics::{self as registry, Registry};
 use ferromq_remoting::ServerFigures;
-use ferromq_store::{BrokerRole, Progress, Stage};
+use ferromq_store::{BrokerRole, Figures, Progress, Stage};
 use serde::{Deserialize, Serialize};
 
+use crate::clock::now_ms;
 use crate::core::Core;
 use crate::expiring::Expiring;
 use crate::metrics::{self, Kind, page};
@@ -67,6 +68,26 @@ struct Status<'a> {
     last_stop_clean: bool,
     /// Always there; empty when nothing is about to be lost.
     expiring_unconsumed: Vec<Expiring>,
+    /// Once the store is open.
+    disk: Option<DiskRow>,
+}
+
+/// What decides whether the disk holds messages as long as it should.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DiskRow {
+    /// Used part of the disk, or of `storeCapacityBytes`, that is fuller: of the log or of the queues; none if unknown.
+    used_ratio: Option<f64>,
+    /// `diskMaxUsedSpaceRatio`.
+    max_used_ratio: f64,
+    /// `fileReservedTime`.
+    reserved_hours: u64,
+    /// Age of the oldest message; 0 without one.
+    oldest_age_seconds: i64,
+    /// Bytes of the log.
+    log_bytes: i64,
+    /// `storeCapacityBytes`; 0: the disk's own size counts.
+    capacity_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -209,6 +230,9 @@ impl Pages {
             expiring_unconsumed: core
                 .map(|core| core.expiring.read().iter().take(EXPIRING_ROWS).cloned().collect())
                 .unwrap_or_default(),
+            disk: core
+                .zip(figures.as_ref())
+                .map(|(core, figures)| disk(core, figures)),
         };
         serde_json::to_vec(&status).unwrap_or_default()
     }
@@ -345,6 +369,24 @@ impl App for Pages {
             ("/writes", _) => Some(Response::text(StatusCode::METHOD_NOT_ALLOWED, "only PUT\n")),
             _ => None,
         }
+    }
+}
+
+fn disk(core: &Core, figures: &Figures) -> DiskRow {
+    let settings = core.settings();
+    let used = figures.log_disk_ratio.max(figures.queue_disk_ratio);
+    let oldest = figures.earliest_store_time;
+    DiskRow {
+        used_ratio: (used >= 0.0).then_some((used * 1_000.0).round() / 1_000.0),
+        max_used_ratio: f64::from(settings.disk_max_used_space_ratio) / 100.0,
+        reserved_hours: settings.file_reserved_time,
+        oldest_age_seconds: if oldest < 0 {
+            0
+        } else {
+            now_ms().saturating_sub(oldest).max(0) / 1_000
+        },
+        log_bytes: figures.log_max - figures.log_min,
+        capacity_bytes: settings.store_capacity_bytes,
     }
 }
 

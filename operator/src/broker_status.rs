@@ -42,6 +42,42 @@ pub struct Report {
     pub writes_stopped: WritesStopped,
     /// A replica's view of its master.
     pub following: Option<Following>,
+    /// Messages that retention is about to delete before a group has consumed them.
+    pub expiring_unconsumed: Vec<Expiring>,
+    /// What decides whether the disk holds messages as long as it should; none if the broker does not say.
+    pub disk: Option<Disk>,
+}
+
+/// What one group will miss of one topic.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Expiring {
+    /// The consumer group.
+    pub group: String,
+    /// The topic.
+    pub topic: String,
+    /// How many messages.
+    pub messages: i64,
+    /// Until the first of them may be deleted.
+    pub deleted_in_seconds: i64,
+}
+
+/// A broker's disk and what it is to keep there.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Disk {
+    /// Used part, 0 to 1.
+    pub used_ratio: Option<f64>,
+    /// Part that may be used, 0 to 1.
+    pub max_used_ratio: f64,
+    /// Hours that messages are to be kept.
+    pub reserved_hours: i64,
+    /// Age of the oldest message.
+    pub oldest_age_seconds: i64,
+    /// Bytes of the log.
+    pub log_bytes: i64,
+    /// Bytes that the broker may use; 0: the disk's own size counts.
+    pub capacity_bytes: i64,
 }
 
 /// Whether, and how long, a broker takes no writes.

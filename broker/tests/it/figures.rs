@@ -90,7 +90,9 @@ async fn what_retention_deletes_before_it_is_consumed_is_told() {
         s.file_reserved_time = 0;
     })
     .await;
-    assert_eq!(status(pages).await["expiringUnconsumed"], serde_json::json!([]));
+    let before = status(pages).await;
+    assert_eq!(before["expiringUnconsumed"], serde_json::json!([]));
+    assert_eq!(before["disk"]["oldestAgeSeconds"], 0);
     for n in 0..3 {
         rig.peer.send("T", 0, &format!("{n}")).await;
     }
@@ -104,7 +106,19 @@ async fn what_retention_deletes_before_it_is_consumed_is_told() {
             .any(|row| row["group"] == "CG" && row["topic"] == "T" && row["messages"] == 2)
     })
     .await;
-    let row = status(pages).await["expiringUnconsumed"][0].clone();
+    let after = status(pages).await;
+    let disk = &after["disk"];
+    assert_eq!(disk["reservedHours"], 0);
+    assert_eq!(disk["maxUsedRatio"], 0.75);
+    assert!(
+        (0.0..=1.0).contains(&disk["usedRatio"].as_f64().unwrap()),
+        "{disk}"
+    );
+    assert_eq!(
+        disk["logBytes"],
+        after["log"]["max"].as_i64().unwrap() - after["log"]["min"].as_i64().unwrap()
+    );
+    let row = after["expiringUnconsumed"][0].clone();
     assert_eq!(row["deletedInSeconds"], 0);
     assert!(row["oldestAgeSeconds"].as_i64().unwrap() >= 0);
     let text = page(pages, "/metrics").await;

@@ -530,7 +530,7 @@ pub struct BrokerClusterStatus {
     /// Generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready, Reconciling, Stalled and SettingsApplied.
+    /// Ready, Reconciling, Stalled, SettingsApplied, RetentionFits and ConsumedInTime.
     #[serde(default)]
     #[schemars(schema_with = "conditions_schema")]
     pub conditions: Vec<Condition>,

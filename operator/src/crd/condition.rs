@@ -1,6 +1,6 @@
 //! Conditions: how they are made, merged with the previous ones, and what their types mean.
 //!
-//! The three types follow kstatus, so that generic tools can wait on them: `Ready` tells whether the resource does its
+//! The first three types follow kstatus, so that generic tools can wait on them: `Ready` tells whether the resource does its
 //! work now, `Reconciling` that the operator is still on its way to the spec, `Stalled` that it cannot go on without a
 //! change by a person. `lastTransitionTime` moves only when the status of a condition does, so that a status computed
 //! twice from the same facts is equal.
@@ -15,6 +15,10 @@ pub const RECONCILING: &str = "Reconciling";
 pub const STALLED: &str = "Stalled";
 /// Brokers that run have the settings that the spec gives.
 pub const SETTINGS: &str = "SettingsApplied";
+/// No volume is seen to be too small for what is to be kept.
+pub const RETENTION: &str = "RetentionFits";
+/// No group is seen to miss messages that retention deletes.
+pub const CONSUMED: &str = "ConsumedInTime";
 
 /// A condition without its time.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,8 @@
 //! A group that is no longer asked for is *Leaving*: its brokers become read-only (brokerPermission 4, which they keep
 //! over restarts), clients are given time to learn it, every consumer group has to read to the end, and then its
 //! StatefulSet goes, and with it pods, Services and the rest; volumes follow the retention policy. Asked for again
-//! before that, it serves again.
+//! before that, it serves again. Once its pods are gone, name servers that list a broker of it still (one that was not stopped
+//! in order) are told.
 //!
 //! The stage is persisted in `status.groupStates`. A stage that was lost begins anew; everything here may be done twice.
 
@@ -21,6 +22,7 @@ use crate::crd::broker_cluster::{AfterDeadline, BrokerClusterStatus, GroupRow, R
 use crate::error::Error;
 use crate::events::{Weight, tell};
 use crate::names;
+use ferromq_protocol::header::BrokerIdentity;
 use ferromq_protocol::names::{is_system_group, is_system_topic, topics};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -112,7 +114,49 @@ pub async fn settle(cx: &Context, known: Known<'_>) -> Result<Vec<GroupRow>, Err
             .find(|g| g.index == group.index && g.stage == LEAVING);
         rows.push(go(cx, known, group, old).await?);
     }
+    for old in gone(known.valid, &status) {
+        if let Err(why) = forget(cx, known, &old.broker_name).await {
+            rows.push(GroupRow {
+                message: Some(why),
+                ..old.clone()
+            });
+        }
+    }
     Ok(rows)
+}
+
+/// Groups that were leaving and of which nothing is left.
+fn gone<'a>(valid: &'a ValidCluster, status: &'a BrokerClusterStatus) -> impl Iterator<Item = &'a GroupRow> {
+    status.group_states.iter().filter(|row| {
+        let mut known = valid.groups.iter().chain(&valid.leaving);
+        row.stage == LEAVING && !known.any(|group| group.index == row.index)
+    })
+}
+
+/// Takes what is left of a broker out of the routes of every name server.
+async fn forget(cx: &Context, known: Known<'_>, broker_name: &str) -> Result<(), String> {
+    for server in super::roll::observe::name_servers(known.observed) {
+        let told = async {
+            let listed = cx.admin(&server).cluster_info_at(&server).await?;
+            let Some(broker) = listed.broker_addr_table.get(broker_name) else {
+                return Ok(());
+            };
+            for (id, address) in &broker.broker_addrs {
+                let identity = BrokerIdentity {
+                    broker_name,
+                    broker_addr: address,
+                    cluster_name: &known.valid.cluster_name,
+                    broker_id: *id,
+                };
+                cx.admin(&server).unregister_broker(&server, &identity).await?;
+                cx.metrics.wrote("NameServerRoutes");
+            }
+            Ok::<(), ferromq_client::ClientError>(())
+        };
+        told.await
+            .map_err(|e| format!("name server {server} could not be told that it is gone: {e}"))?;
+    }
+    Ok(())
 }
 
 fn row(group: &Group, stage: &str, message: Option<String>) -> GroupRow {
@@ -458,6 +502,21 @@ mod tests {
             {"index": 1, "brokerName": "demo-1", "stage": "Leaving"}]}))
         .unwrap();
         assert_eq!(stages(&valid, &back)[&1], LEAVING);
+    }
+
+    #[test]
+    fn a_group_is_gone_when_it_was_leaving_and_nothing_is_left() {
+        let existing = Existing {
+            groups: [0, 2].into(),
+            ..Existing::default()
+        };
+        let valid = validate(&cluster(json!({})), &existing).unwrap();
+        let row = |index: i32, stage: &str| json!({"index": index, "brokerName": format!("demo-{index}"), "stage": stage});
+        let status: BrokerClusterStatus = serde_json::from_value(json!({"groupStates": [
+            row(0, "Serving"), row(1, "Leaving"), row(2, "Leaving"), row(3, "Joining")]}))
+        .unwrap();
+        let indices: Vec<i32> = gone(&valid, &status).map(|row| row.index).collect();
+        assert_eq!(indices, [1]);
     }
 
     #[test]

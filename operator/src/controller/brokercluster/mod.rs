@@ -5,6 +5,7 @@ pub mod dereference;
 pub mod groups;
 mod kv;
 pub mod live;
+mod retention;
 pub mod roll;
 mod secrets;
 pub mod status;
@@ -17,7 +18,7 @@ use crate::context::Context;
 use crate::controller::{changed_by_hand, finish, in_time};
 use crate::crd::BrokerCluster;
 use crate::crd::broker_cluster::Approval;
-use crate::crd::condition::READY;
+use crate::crd::condition::{CONSUMED, READY, RETENTION};
 use crate::digest;
 use crate::error::Error;
 use crate::events::{Weight, tell};
@@ -26,7 +27,7 @@ use dereference::{Observed, claimed, dereference};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{Action, Config};
@@ -151,6 +152,7 @@ async fn reconcile(cluster: &BrokerCluster, cx: &Context) -> Result<Action, Erro
         .conditions
         .iter()
         .any(|c| c.type_ == READY && c.status == "True");
+    say_warnings(cx, cluster, &fresh.conditions).await;
     if cluster.status.as_ref() != Some(&fresh) {
         let patch = json!({
             "apiVersion": BrokerCluster::api_version(&()),
@@ -209,6 +211,20 @@ async fn say_outcome(cx: &Context, cluster: &BrokerCluster, outcome: &Outcome) {
     let uid = cluster.uid().unwrap_or_default();
     if cx.said.is_news(&uid, "outcome", text) {
         tell(cx, cluster, Weight::Warning, reason, text).await;
+    }
+}
+
+/// What consumers and volumes are warned of is said once.
+async fn say_warnings(cx: &Context, cluster: &BrokerCluster, conditions: &[Condition]) {
+    let uid = cluster.uid().unwrap_or_default();
+    for kind in [RETENTION, CONSUMED] {
+        let failing = conditions.iter().find(|c| c.type_ == kind && c.status == "False");
+        let text = failing.map_or("", |c| c.message.as_str());
+        if cx.said.is_news(&uid, kind, text)
+            && let Some(condition) = failing
+        {
+            tell(cx, cluster, Weight::Warning, &condition.reason, text).await;
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::build::ObjectKind;
 use super::dereference::Observed;
+use super::retention;
 use super::roll::{Group, Health, Plan, Rules};
 use super::validate::ValidCluster;
 use crate::apply::Live;
@@ -142,7 +143,10 @@ pub fn status(
             status.drift.clone_from(&applied.drift);
         }
     }
-    let verdicts = verdicts(outcome, &problems);
+    let mut verdicts = verdicts(outcome, &problems);
+    if valid.is_some() {
+        verdicts.extend([retention::retention(reports), retention::consumed(reports)]);
+    }
     status.conditions = merge(&previous.conditions, &verdicts, resource.metadata.generation, now);
     status
 }

@@ -78,19 +78,33 @@ pub(super) fn needs_restart(cluster: &ValidCluster, group: &Group) -> String {
 
 /// namesrv.conf.
 pub(super) fn namesrv(cluster: &ValidCluster) -> String {
-    // Brokers find a new name server within ten seconds; until then it knows no routes and others answer better.
-    let warm_up = if cluster.name_servers > 1 { 12_000 } else { 0 };
-    let keys = [
+    let mut keys = namesrv_keys();
+    let brokers: Vec<&str> = cluster.groups.iter().map(|g| g.broker_name.as_str()).collect();
+    keys.insert("expectedBrokers".to_owned(), brokers.join(";"));
+    text(&keys)
+}
+
+/// The settings for which name servers are replaced. Which brokers there are is read at a start, for that start.
+pub(super) fn namesrv_needs_restart() -> String {
+    text(&namesrv_keys())
+}
+
+fn namesrv_keys() -> BTreeMap<String, String> {
+    [
         ("listenPort", names::NAMESRV_PORT.to_string()),
         ("httpPort", names::HTTP_PORT.to_string()),
-        ("warmUpMillis", warm_up.to_string()),
+        // Brokers find a new name server within ten seconds; until then it lacks routes. It waits no longer once all
+        // expected brokers are there.
+        ("warmUpMillis", "12000".to_owned()),
         ("kvConfigPath", format!("{}/kvConfig.json", names::NAMESRV_PATH)),
         (
             "configStorePath",
             format!("{}/namesrv.properties", names::NAMESRV_PATH),
         ),
-    ];
-    text(&keys.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value))
+    .collect()
 }
 
 fn text(keys: &BTreeMap<String, String>) -> String {

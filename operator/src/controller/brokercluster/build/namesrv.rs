@@ -17,7 +17,9 @@ pub(super) fn objects(cluster: &ValidCluster, facts: &Facts) -> Vec<Wanted> {
     let mut pod = json!({
         "metadata": {
             "labels": names::labels(&cluster.name, component),
-            "annotations": {names::CONFIG_ANNOTATION: digest::short(&text)},
+            "annotations": {
+                names::CONFIG_ANNOTATION: digest::short(&config::namesrv_needs_restart()),
+            },
         },
         "spec": {
             "automountServiceAccountToken": false,

@@ -243,6 +243,21 @@ fn retention_of_claims_follows_the_policy() {
     }
 }
 
+/// A name server that starts waits for the brokers there are; one more broker is no reason to replace the servers.
+#[test]
+fn name_servers_expect_all_brokers_and_are_not_replaced_for_another_one() {
+    let of = |groups: i32| {
+        let plan = build(&valid(json!({"brokers": {"groups": groups}})), &facts(groups));
+        let conf = find(&plan, ObjectKind::ConfigMap, "demo-namesrv")["data"]["namesrv.conf"].clone();
+        let pod = find(&plan, ObjectKind::Deployment, "demo-namesrv")["spec"]["template"].clone();
+        (conf.as_str().unwrap().to_owned(), pod)
+    };
+    let ((one, pod), (two, same)) = (of(1), of(2));
+    assert!(one.contains("expectedBrokers=demo-0\n"), "{one}");
+    assert!(two.contains("expectedBrokers=demo-0;demo-1\n"), "{two}");
+    assert_eq!(pod, same);
+}
+
 #[test]
 fn everything_goes_with_the_resource() {
     for object in build(&valid(json!({})), &facts(1)).objects {
