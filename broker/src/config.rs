@@ -269,7 +269,8 @@ settings! {
         ha_send_heartbeat_interval: u64 = 5_000, "haSendHeartbeatInterval", range: 0..=2_147_483_647, unit: "ms";
         /// A side of a replication link that hears nothing for this long closes it.
         ha_housekeeping_interval: u64 = 20_000, "haHousekeepingInterval", range: 0..=2_147_483_647, unit: "ms";
-        /// The most bytes of the log that a master sends at a time; taken as 1 at least and 4 194 292 at most.
+        /// The most bytes of the log that a master sends at a time; taken as 1 at least and 4 194 292 at most. A slave of ours that
+        /// lacks more than 64 MiB gets 262 144 at least.
         ha_transfer_batch_size: usize = 32_768, "haTransferBatchSize", range: 0..=2_147_483_647, unit: "bytes";
         /// A slave that lacks this much of the log is not waited for.
         ha_slave_fallbehind_max: i64 = 268_435_456, "haSlaveFallbehindMax", range: 0..=i64::MAX, unit: "bytes";

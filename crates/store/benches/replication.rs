@@ -60,6 +60,9 @@ fn open(dir: &Path, role: BrokerRole) -> Store {
         max_hash_slot_num: 10_000,
         max_index_num: 40_000,
         slave_timeout: 30_000,
+        // The last bytes are no better than others: nobody waits half a second for them.
+        flush_interval_commit_log: 10,
+        flush_commit_log_least_pages: 0,
         role,
         ..StoreConfig::default()
     };
@@ -295,6 +298,28 @@ async fn lag(store: &Store, rate: f64, time: Duration) -> Vec<f64> {
     lags
 }
 
+/// MiB/s at which a fresh slave gets so much log onto its disk.
+async fn catch_up(dirs: [TempDir; 2], mib: u64) -> f64 {
+    let master = open(dirs[0].path(), BrokerRole::AsyncMaster);
+    let body = body();
+    while master.figures().log_max < (mib * MIB) as i64 {
+        master.put(message(&body)).unwrap();
+    }
+    // What the master has yet to write is none of the slave's business.
+    while master.figures().log_flushed < master.figures().log_max {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let began = Instant::now();
+    let pair = Pair::with(master, dirs, Duration::ZERO).await;
+    pair.equal().await;
+    while pair.slave.figures().log_flushed < pair.slave.figures().log_max {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let rate = per_second(mib * MIB, began.elapsed());
+    pair.end();
+    rate
+}
+
 fn main() {
     // `cargo test --benches` asks for a list; there is none.
     if std::env::args().any(|arg| arg == "--list" || arg == "--test") {
@@ -311,25 +336,21 @@ async fn run() {
     let mib = setting("FERROMQ_BENCH_MIB", 512);
     let time = Duration::from_secs(setting("FERROMQ_BENCH_SECONDS", 5));
 
-    // Catch-up of a fresh slave.
-    let dirs = [directory(), directory()];
-    let (disk, loopback) = (disk_floor(dirs[0].path(), mib), loopback_floor(mib).await);
-    let master = open(dirs[0].path(), BrokerRole::AsyncMaster);
-    let body = body();
-    while master.figures().log_max < (mib * MIB) as i64 {
-        master.put(message(&body)).unwrap();
+    // Catch-up of a fresh slave; the disk of a shared machine is another one a second later, so both sides in turn.
+    let mut ratios = Vec::new();
+    for _ in 0..3 {
+        let dirs = [directory(), directory()];
+        let (disk, loopback) = (disk_floor(dirs[0].path(), mib), loopback_floor(mib).await);
+        let rate = catch_up(dirs, mib).await;
+        println!(
+            "sequential write and sync {disk:.0} MiB/s, loopback copy {loopback:.0} MiB/s, catch-up of {mib} MiB {rate:.0} MiB/s"
+        );
+        ratios.push(rate / disk.min(loopback));
     }
-    let began = Instant::now();
-    let pair = Pair::with(master, dirs, Duration::ZERO).await;
-    pair.equal().await;
-    let rate = per_second(mib * MIB, began.elapsed());
-    pair.end();
-    let floor = disk.min(loopback);
-    println!("sequential write and sync   {disk:>10.0} MiB/s");
-    println!("loopback copy               {loopback:>10.0} MiB/s");
+    ratios.sort_by(f64::total_cmp);
     println!(
-        "catch-up of {mib:>6} MiB      {rate:>10.0} MiB/s   {:.2} of the smaller",
-        rate / floor
+        "catch-up                    {:>10.2} of the smaller, median of 3",
+        ratios[1]
     );
 
     // What waiting for the slave costs.

@@ -30,6 +30,8 @@ use crate::{Store, core::Core};
 
 /// A slave that lacks more than this is sent bytes that may have to come from the disk: they're read on a thread that can wait.
 const COLD: i64 = 64 << 20;
+/// Bytes of a frame, at least, for a slave of ours that lacks more than [`COLD`]: each frame costs a way to that thread and back.
+const CATCH_UP: usize = 256 << 10;
 
 /// How often our slave, as long as it's behind, is told how long the log is.
 const TELL: Duration = Duration::from_millis(100);
@@ -342,7 +344,7 @@ impl Link {
                     .put(&mut frame);
                 }
                 let before = frame.len() + wire::HEAD_LEN;
-                frame = match self.fill(frame, next, behind > COLD).await {
+                frame = match self.fill(frame, next, behind).await {
                     Ok(frame) => frame,
                     Err(error) => return error,
                 };
@@ -370,16 +372,19 @@ impl Link {
         }
     }
 
-    async fn fill(&self, mut frame: Vec<u8>, next: i64, cold: bool) -> Result<Vec<u8>, LinkError> {
-        let (core, batch) = (self.core.clone(), self.batch);
-        let work = move || gather(&core, next, batch, &mut frame).map(|()| frame);
-        if cold {
-            tokio::task::spawn_blocking(work)
-                .await
-                .map_err(|e| LinkError::Disk(format!("reading the log failed: {e}")))?
-        } else {
-            work()
+    async fn fill(&self, mut frame: Vec<u8>, next: i64, behind: i64) -> Result<Vec<u8>, LinkError> {
+        if behind <= COLD {
+            return gather(&self.core, next, self.batch, &mut frame).map(|()| frame);
         }
+        let batch = if self.notes {
+            self.batch.max(CATCH_UP)
+        } else {
+            self.batch
+        };
+        let core = self.core.clone();
+        tokio::task::spawn_blocking(move || gather(&core, next, batch, &mut frame).map(|()| frame))
+            .await
+            .map_err(|e| LinkError::Disk(format!("reading the log failed: {e}")))?
     }
 }
 
