@@ -70,3 +70,18 @@ pub(crate) fn pair(
     b.start(broker)?;
     Ok((name_server, b))
 }
+
+/// A name server and one broker of this kind, running, each with system properties of its own.
+pub(crate) fn pair_with(
+    dir: &Path,
+    kind: Kind,
+    settings: &[(&str, &str)],
+    names: &[String],
+    broker: &[String],
+) -> anyhow::Result<(NameServer, Broker)> {
+    let name_server = NameServer::start_with(kind, dir, names)?;
+    let mut b = Broker::new("broker-a", dir, &name_server, settings)?;
+    b.defines = broker.to_vec();
+    b.start(kind)?;
+    Ok((name_server, b))
+}

@@ -12,6 +12,8 @@ mod mqadmin;
 mod registration;
 mod replication;
 mod rust_client;
+mod rust_exchange;
+mod rust_secured;
 mod stores;
 mod suites;
 #[path = "../support/mod.rs"]

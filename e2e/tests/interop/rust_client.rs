@@ -205,12 +205,20 @@ pub(crate) struct Rust {
 
 impl Rust {
     pub(crate) fn start(names: &NameServer) -> anyhow::Result<Self> {
+        Self::start_as(names, |config| config)
+    }
+
+    /// With settings of the client that `adjust` gives.
+    pub(crate) fn start_as(
+        names: &NameServer,
+        adjust: impl FnOnce(ClientConfig) -> ClientConfig,
+    ) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()?;
         let names = names.address();
-        let client = client(&runtime, &names, None)?;
+        let client = client(&runtime, adjust(client_config(&names)))?;
         Ok(Self {
             runtime,
             client,
@@ -255,16 +263,19 @@ impl Rust {
     }
 }
 
-fn client(runtime: &tokio::runtime::Runtime, names: &str, id: Option<&str>) -> anyhow::Result<Client> {
-    let _inside = runtime.enter();
+fn client_config(names: &str) -> ClientConfig {
     let mut config = ClientConfig::new(names);
-    config.client_id = id.map(str::to_owned);
     config.heartbeat = Duration::from_secs(5);
     config.route_refresh = Duration::from_secs(1);
+    config
+}
+
+fn client(runtime: &tokio::runtime::Runtime, config: ClientConfig) -> anyhow::Result<Client> {
+    let _inside = runtime.enter();
     Ok(Client::start(config)?)
 }
 
-fn config(group: &str, topic: &str) -> PushConsumerConfig {
+pub(crate) fn config(group: &str, topic: &str) -> PushConsumerConfig {
     let mut config = PushConsumerConfig::new(group)
         .subscribe(topic, Filter::All)
         .with_start(StartFrom::Oldest);
@@ -387,7 +398,7 @@ fn share(dir: &Path, kind: Kind) -> anyhow::Result<()> {
     rust.make_topic(topic, i32::try_from(QUEUES)?)?;
     let seen: Arc<Mutex<BTreeSet<String>>> = Arc::default();
     let join = |id: &str| -> anyhow::Result<Member> {
-        let client = client(&rust.runtime, &rust.names, Some(id))?;
+        let client = client(&rust.runtime, client_config(&rust.names).with_client_id(id))?;
         let noted = Arc::clone(&seen);
         let listener = move |delivery: Delivery| {
             for message in &delivery.messages {

@@ -64,7 +64,7 @@ fn ended_well(mut phase: Process) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn define(settings: &[(&str, &str)]) -> Vec<String> {
+pub(crate) fn define(settings: &[(&str, &str)]) -> Vec<String> {
     settings.iter().map(|(k, v)| format!("-D{k}={v}")).collect()
 }
 
@@ -85,11 +85,11 @@ fn permissive_by_default() {
 }
 
 /// An authority, and what it issued, in folders as a Secret is mounted: names lead through a link that is swapped.
-struct Mount {
+pub(crate) struct Mount {
     dir: PathBuf,
 }
 
-fn authority() -> anyhow::Result<(Issuer<'static, KeyPair>, String)> {
+pub(crate) fn authority() -> anyhow::Result<(Issuer<'static, KeyPair>, String)> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(Vec::new())?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -98,7 +98,7 @@ fn authority() -> anyhow::Result<(Issuer<'static, KeyPair>, String)> {
 }
 
 impl Mount {
-    fn new(dir: PathBuf) -> anyhow::Result<Self> {
+    pub(crate) fn new(dir: PathBuf) -> anyhow::Result<Self> {
         std::fs::create_dir(&dir)?;
         for name in ["ca.crt", "tls.crt", "tls.key"] {
             symlink(Path::new("..data").join(name), dir.join(name))?;
@@ -107,7 +107,11 @@ impl Mount {
     }
 
     /// Issues a certificate and swaps it in.
-    fn issue(&self, by: &(Issuer<'static, KeyPair>, String), generation: &str) -> anyhow::Result<()> {
+    pub(crate) fn issue(
+        &self,
+        by: &(Issuer<'static, KeyPair>, String),
+        generation: &str,
+    ) -> anyhow::Result<()> {
         let folder = self.dir.join(generation);
         std::fs::create_dir(&folder)?;
         let key = KeyPair::generate()?;
@@ -121,12 +125,12 @@ impl Mount {
         Ok(())
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.dir.join(name).display().to_string()
     }
 
     /// A `tls.properties` of this side, used by the official programs and by ours alike.
-    fn properties(&self, side: &str, more: &str) -> anyhow::Result<String> {
+    pub(crate) fn properties(&self, side: &str, more: &str) -> anyhow::Result<String> {
         let text = format!(
             "tls.test.mode.enable=false\ntls.{side}.certPath={}\ntls.{side}.keyPath={}\ntls.{side}.trustCertPath={}\n{more}",
             self.path("tls.crt"),

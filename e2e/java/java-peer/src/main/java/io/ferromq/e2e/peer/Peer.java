@@ -10,8 +10,10 @@ import org.apache.rocketmq.common.MQVersion;
 import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.namesrv.NamesrvConfig;
 import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.remoting.common.TlsMode;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.remoting.netty.TlsSystemConfig;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
@@ -106,7 +108,11 @@ public final class Peer {
         String dir = args.need("store");
         store.setStorePathRootDir(dir);
         store.setStorePathCommitLog(dir + "/commitlog");
-        BrokerController broker = new BrokerController(config, server, new NettyClientConfig(), store);
+        // As the start-up class does.
+        NettyClientConfig client = new NettyClientConfig();
+        client.setUseTLS(Boolean.parseBoolean(System.getProperty(TlsSystemConfig.TLS_ENABLE,
+            String.valueOf(TlsSystemConfig.tlsMode == TlsMode.ENFORCING))));
+        BrokerController broker = new BrokerController(config, server, client, store);
         broker.getConfiguration().registerConfig(given);
         if (!broker.initialize()) {
             throw new IllegalStateException("the broker refused to initialise on " + dir);
