@@ -4,7 +4,7 @@
 //! delays a heartbeat. Heartbeats go to all brokers at once; one that hangs delays no other. [`Client::shutdown`]
 //! ends both, takes the client's groups off the brokers and closes the connections.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -51,8 +51,9 @@ pub(crate) struct Inner {
     pub(crate) namespace: Namespace,
     pub(crate) callbacks: Arc<Callbacks>,
     pub(crate) trace: Option<Trace>,
+    pub(crate) wall_clock: fn() -> i64,
     members: Arc<Mutex<Members>>,
-    last_beat: Mutex<Option<Instant>>,
+    last_beat: Mutex<Option<Beat>>,
     tasks: TaskTracker,
     /// Sends that were accepted and whose outcome is not known yet.
     pub(crate) sends: TaskTracker,
@@ -65,6 +66,13 @@ impl Drop for Inner {
         self.stop.cancel();
         self.trace_stop.cancel();
     }
+}
+
+/// A heartbeat out of turn: when it was, and which brokers it went to.
+#[derive(Debug)]
+struct Beat {
+    at: Instant,
+    brokers: BTreeSet<String>,
 }
 
 /// The groups this client is in, with how many of its producers or consumers are in each.
@@ -107,6 +115,7 @@ impl Client {
             namespace: Namespace::new(config.namespace.as_deref()),
             callbacks,
             trace,
+            wall_clock: config.wall_clock,
             members: Arc::default(),
             last_beat: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -245,16 +254,26 @@ impl Client {
         inner.upgrade().map(|inner| Self { inner })
     }
 
-    /// A heartbeat to all brokers out of turn, unless there was one within the last second.
+    /// A heartbeat to all brokers out of turn, unless all of them heard the same within the last second.
     pub(crate) async fn beat(&self) {
-        let recent = |at: &Instant| at.elapsed() < Duration::from_secs(1);
-        if !self.inner.last_beat.lock().as_ref().is_some_and(recent) {
+        let brokers = self.inner.routes.brokers(false);
+        let heard =
+            |last: &Beat| last.at.elapsed() < Duration::from_secs(1) && brokers.is_subset(&last.brokers);
+        if !self.inner.last_beat.lock().as_ref().is_some_and(heard) {
             self.beat_now().await;
         }
     }
 
+    /// There is something new to tell: no earlier heartbeat will do.
+    fn has_news(&self) {
+        *self.inner.last_beat.lock() = None;
+    }
+
     pub(crate) async fn beat_now(&self) {
-        *self.inner.last_beat.lock() = Some(Instant::now());
+        *self.inner.last_beat.lock() = Some(Beat {
+            at: Instant::now(),
+            brokers: self.inner.routes.brokers(false),
+        });
         let heartbeat = self.inner.members.lock().heartbeat(&self.inner.id);
         let heart = Heart {
             id: self.inner.id.clone(),
@@ -282,6 +301,7 @@ impl Client {
             .producers
             .entry(group.to_owned())
             .or_default() += 1;
+        self.has_news();
     }
 
     pub(crate) fn leave_producers(&self, group: &str) {
@@ -312,6 +332,7 @@ impl Client {
         if let Some(entry) = self.inner.members.lock().consumers.get_mut(&data.group_name) {
             entry.1 = data;
         }
+        self.has_news();
     }
 
     /// Takes one consumer off the heartbeats; true if it was the group's last here.

@@ -9,6 +9,7 @@ use ferromq_protocol::Command;
 use ferromq_protocol::acl::{self, Credentials};
 use ferromq_remoting::{ClientTls, HookRefusal, RpcHook};
 
+use crate::clock;
 use crate::trace::TraceConfig;
 
 /// Settings of a [`crate::Client`] and of [`crate::admin::Admin`].
@@ -52,6 +53,9 @@ pub struct ClientConfig {
     pub namespace: Option<String>,
     /// Traces of all messages sent and consumed. Default: none.
     pub trace: Option<TraceConfig>,
+    /// The time of day in milliseconds since 1970, which messages, their ids and subscriptions carry. Nothing waits by
+    /// it. Default: the system's; another one is for tests.
+    pub wall_clock: fn() -> i64,
 }
 
 impl fmt::Debug for ClientConfig {
@@ -85,6 +89,7 @@ impl Default for ClientConfig {
             hooks: Vec::new(),
             namespace: None,
             trace: None,
+            wall_clock: clock::now_millis,
         }
     }
 }

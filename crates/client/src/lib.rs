@@ -30,6 +30,7 @@ pub mod admin;
 mod callbacks;
 pub mod choice;
 pub mod client;
+mod clock;
 pub mod config;
 pub mod error;
 mod fault;

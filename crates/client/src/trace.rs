@@ -25,8 +25,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{self, Client};
+use crate::clock::now_millis;
 use crate::message::Message;
-use crate::producer::{Producer, ProducerConfig, now_millis};
+use crate::producer::{Producer, ProducerConfig};
 use crate::received::ReceivedMessage;
 
 /// Records that may wait.

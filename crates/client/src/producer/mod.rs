@@ -17,12 +17,11 @@ mod transaction;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use ferromq_protocol::code::response;
 use ferromq_protocol::command::Command;
 use ferromq_protocol::header::{SendMessage, SendMessageResponse};
-use ferromq_protocol::message_id::UniqueIds;
 use ferromq_protocol::names::topics;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -30,6 +29,7 @@ use tokio_util::task::TaskTracker;
 use crate::MessageQueue;
 use crate::choice::{next_queue, queue_for_key};
 use crate::client::Client;
+use crate::clock::Ids;
 use crate::config::random;
 use crate::error::{Attempt, ClientError, Result};
 use crate::fault::Faults;
@@ -100,7 +100,7 @@ struct Inner {
     config: ProducerConfig,
     /// The group's name on the wire.
     group: String,
-    ids: UniqueIds,
+    ids: Ids,
     turn: AtomicUsize,
     faults: Faults,
     /// The group is told to brokers, and what is sent is traced.
@@ -133,7 +133,7 @@ impl Producer {
     }
 
     fn make(client: Client, config: ProducerConfig, group: String, public: bool) -> Self {
-        let ids = UniqueIds::new(client.inner().local_address, std::process::id(), random() as u32);
+        let ids = Ids::new(client.inner().local_address, client.inner().wall_clock);
         Self {
             inner: Arc::new(Inner {
                 faults: Faults::new(config.avoid_slow_brokers),
@@ -519,9 +519,4 @@ fn failed(parcel: &Parcel, attempts: Vec<Attempt>) -> ClientError {
         topic: parcel.topic.clone(),
         attempts,
     }
-}
-
-pub(crate) fn now_millis() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

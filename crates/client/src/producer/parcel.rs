@@ -7,7 +7,7 @@ use ferromq_protocol::names::topics;
 use ferromq_protocol::properties::names;
 use ferromq_protocol::{compress, sysflag};
 
-use super::{Producer, now_millis, reply};
+use super::{Producer, reply};
 use crate::error::Result;
 use crate::message::{Message, invalid};
 use crate::trace::Sort;
@@ -86,7 +86,7 @@ impl Producer {
             sys_flag,
             body,
             message_ids: vec![id],
-            born: now_millis(),
+            born: (self.inner.client.inner().wall_clock)(),
         })
     }
 
@@ -149,7 +149,7 @@ impl Producer {
             flag: 0,
             body: body.into(),
             message_ids: ids,
-            born: now_millis(),
+            born: (self.inner.client.inner().wall_clock)(),
         })
     }
 
@@ -158,7 +158,7 @@ impl Producer {
         if let Some(id) = message.get(names::UNIQ_KEY) {
             return id.to_owned();
         }
-        let id = self.inner.ids.next(now_millis());
+        let id = self.inner.ids.next();
         message.set(names::UNIQ_KEY, id.clone());
         id
     }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cache::Cache;
 use crate::MessageQueue;
-use crate::producer::now_millis;
+use crate::clock::now_millis;
 
 /// A lock that was not renewed for so long is not trusted: the broker gives it to others after 60 s.
 const LOCK_GOOD_FOR: Duration = Duration::from_secs(30);

@@ -43,11 +43,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::MessageQueue;
 use crate::client::Client;
+use crate::clock::Versions;
 use crate::error::{ClientError, Result};
 use crate::fetch::Fetcher;
 use crate::filter::Filter;
 use crate::offset_store::OffsetStore;
-use crate::producer::{Producer, ProducerConfig, now_millis};
+use crate::producer::{Producer, ProducerConfig};
 use crate::trace::Trace;
 
 pub use config::{FlowLimits, PushConsumerConfig, StartFrom};
@@ -81,6 +82,7 @@ pub(crate) struct Core {
     /// Sends copies of failed messages.
     copies: Producer,
     subscriptions: RwLock<BTreeMap<String, (Filter, i64)>>,
+    versions: Versions,
     held: Mutex<HashMap<MessageQueue, Arc<Held>>>,
     /// Queues given up whose last call of the listener is not over.
     leaving: Mutex<HashSet<MessageQueue>>,
@@ -223,7 +225,10 @@ impl PushConsumer {
         validate_topic(topic).map_err(|error| argument(error.to_string()))?;
         let core = self.core();
         let topic = core.client.inner().namespace.topic(topic);
-        core.subscriptions.write().insert(topic, (filter, now_millis()));
+        {
+            let mut subscriptions = core.subscriptions.write();
+            subscriptions.insert(topic, (filter, core.versions.next()));
+        }
         core.learn_routes().await?;
         core.tell_subscriptions().await;
         Ok(())
@@ -268,7 +273,8 @@ impl Core {
     fn new(client: Client, config: PushConsumerConfig, order: Order, listener: Listener) -> Self {
         let inner = client.inner();
         let group = inner.namespace.group(&config.group);
-        let now = now_millis();
+        let versions = Versions::new(inner.wall_clock);
+        let now = versions.next();
         let mut subscriptions: BTreeMap<String, (Filter, i64)> = config
             .subscriptions
             .iter()
@@ -295,6 +301,7 @@ impl Core {
             fetcher,
             offsets,
             subscriptions: RwLock::new(subscriptions),
+            versions,
             held: Mutex::default(),
             leaving: Mutex::default(),
             started: Mutex::default(),

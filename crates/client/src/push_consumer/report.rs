@@ -12,7 +12,7 @@ use ferromq_protocol::body::{
 use super::listener::Ended;
 use super::{Core, Order, Outcome};
 use crate::MessageQueue;
-use crate::producer::now_millis;
+use crate::clock::now_millis;
 use crate::received::ReceivedMessage;
 
 /// What a consumer has done since it started.

@@ -158,6 +158,37 @@ async fn a_request_gets_its_reply_or_times_out() {
     client.shutdown().await;
 }
 
+/// Brokers push replies to clients that they know; one that a second topic brings in must hear of the asker first.
+#[tokio::test]
+async fn requests_to_brokers_that_are_new_to_the_client_are_answered_too() {
+    let cluster = Cluster::start(&["a", "b"], 1);
+    for (topic, broker) in [("T", 0), ("U", 1)] {
+        let of_one = route(&cluster.brokers[broker..=broker], 1, 6);
+        cluster.names.set_route(topic, of_one.clone());
+        cluster.names.set_route(&format!("{topic}_REPLY_TOPIC"), of_one);
+    }
+    let (asking, answering) = (cluster.client(), cluster.client());
+    let replier = answering.producer(ProducerConfig::new("RG"));
+    let listener = move |delivery: ferromq_client::Delivery| {
+        let replier = replier.clone();
+        async move {
+            let reply = Message::reply_to(&delivery.messages[0], "yes").unwrap();
+            replier.send(reply).await.unwrap();
+            Outcome::Done
+        }
+    };
+    let both = crate::consuming::config("G").subscribe("U", Filter::All);
+    let _consumer = PushConsumer::start(&answering, both, listener).await.unwrap();
+    let producer = asking.producer(config());
+    for topic in ["T", "U", "T"] {
+        let question = Message::new(topic, "?").property("CLUSTER", topic);
+        let reply = within("the reply", producer.request(question, Duration::from_secs(50))).await;
+        assert_eq!(reply.unwrap().body().unwrap(), "yes", "{topic}");
+    }
+    asking.shutdown().await;
+    answering.shutdown().await;
+}
+
 #[tokio::test]
 async fn what_was_accepted_is_sent_before_the_client_ends() {
     let cluster = Cluster::start(&["a"], 4);

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferromq_client::admin::Admin;
-use ferromq_client::{
-    Client, ClientConfig, Delivery, Filter, Message, Outcome, ProducerConfig, PushConsumer,
-    PushConsumerConfig, StartFrom,
-};
+use ferromq_client::{Client, ClientConfig, Delivery, Message, Outcome, ProducerConfig, PushConsumer};
 use ferromq_protocol::code::request;
 use ferromq_protocol::header::SendMessage;
 use ferromq_protocol::{Command, compress, sysflag};
 use parking_lot::Mutex;
 use socket2::{Domain, Socket, Type};
 
+use crate::consuming;
 use crate::fake::{Cluster, route};
 use crate::{wait_for, within};
 
@@ -44,16 +42,6 @@ impl BlackHole {
             _fill: fill,
         }
     }
-}
-
-fn push_config(group: &str) -> PushConsumerConfig {
-    let mut config = PushConsumerConfig::new(group)
-        .subscribe("T", Filter::All)
-        .with_start(StartFrom::Oldest);
-    config.save_every = Duration::from_millis(50);
-    config.balance_every = Duration::from_millis(200);
-    config.hold = Duration::from_millis(500);
-    config
 }
 
 #[tokio::test]
@@ -99,7 +87,7 @@ async fn brokers_that_hang_hold_up_nothing_that_goes_to_others() {
     let count = Arc::clone(&taken);
     let consumer = within(
         "the start",
-        PushConsumer::start(&client, push_config("G"), move |delivery: Delivery| {
+        PushConsumer::start(&client, consuming::config("G"), move |delivery: Delivery| {
             *count.lock() += delivery.messages.len();
             async { Outcome::Done }
         }),
@@ -202,7 +190,7 @@ async fn a_wrongly_flagged_body_fails_by_itself_and_the_consumer_lives() {
     let read = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&read);
     // One that never looks whether the body is good: its panic costs that message only.
-    let consumer = PushConsumer::start(&client, push_config("G"), move |delivery: Delivery| {
+    let consumer = PushConsumer::start(&client, consuming::config("G"), move |delivery: Delivery| {
         let noted = Arc::clone(&noted);
         async move {
             for message in &delivery.messages {
@@ -254,7 +242,7 @@ async fn copies_of_messages_have_flags_that_fit_their_bytes() {
     store_flagged(&raw, &broker.address(), noise(8_192), sysflag::COMPRESSED).await;
     let client = cluster.client();
     let listener = |_| async { Outcome::Retry };
-    let _consumer = PushConsumer::start(&client, push_config("G"), listener)
+    let _consumer = PushConsumer::start(&client, consuming::config("G"), listener)
         .await
         .unwrap();
     let copies = || -> Vec<Command> {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod admin;
+mod consuming;
 mod deliver;
 mod fake;
 mod faults;

@@ -2,24 +2,12 @@
 
 use std::time::Duration;
 
-use ferromq_client::{
-    Client, ClientError, Filter, Message, MessageQueue, ProducerConfig, PullRequest, PullStatus,
-};
+use ferromq_client::{ClientError, Filter, MessageQueue, PullRequest, PullStatus};
 use ferromq_protocol::code::request;
 
+use crate::consuming::send;
 use crate::fake::{Cluster, route};
 use crate::within;
-
-async fn send(client: &Client, numbers: std::ops::Range<u32>) {
-    let producer = client.producer(ProducerConfig::new("PG"));
-    for n in numbers {
-        let tag = if n % 2 == 0 { "even" } else { "odd" };
-        producer
-            .send(Message::new("T", n.to_string()).tag(tag))
-            .await
-            .unwrap();
-    }
-}
 
 #[tokio::test]
 async fn pulls_find_wait_and_correct() {

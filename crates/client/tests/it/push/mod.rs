@@ -1,0 +1,10 @@
+//! The push consumer: who gets what, what is retried, what is stored.
+
+mod broadcast;
+mod offsets;
+mod order;
+mod retry;
+mod sharing;
+mod steady;
+mod stream;
+mod tools;
