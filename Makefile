@@ -49,6 +49,7 @@ ci: lint test ## what .ci/run runs
 unit: ## unit and integration tests of the crates
 	@e2e/rig/setup.sh packages
 	cargo test --workspace
+	cargo test -p ferromq-client --features otel --test it otel::
 
 .PHONY: interop
 interop: ## the official Java and Go clients and Java's own store against our broker, on loopback
@@ -109,7 +110,7 @@ fmt: ## format the code
 .PHONY: lint
 lint: chart ## formatting, clippy, CRD files, chart
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --features ferromq-e2e/cluster,ferromq-e2e/interop -- -D warnings
+	cargo clippy --workspace --all-targets --features ferromq-e2e/cluster,ferromq-e2e/interop,ferromq-client/otel -- -D warnings
 	for dir in crds charts/ferromq/crds; do
 		cargo run --quiet -p ferromq-operator -- crd --dir target/crds
 		diff -ru $$dir target/crds

@@ -21,6 +21,8 @@
 //! * [`rebalance`]: how a group shares queues, as Java does: pure
 //! * [`admin`]: typed administrative calls
 //! * [`route`], [`choice`]: which queues there are and which one is taken: pure
+//! * spans of `tracing` around sends and calls of listeners; with the feature `otel` their OpenTelemetry contexts travel in
+//!   the messages
 //! * [`error`]: what can go wrong, in terms a caller can act on
 
 #![forbid(unsafe_code)]
@@ -41,6 +43,8 @@ pub mod lite_pull;
 pub mod message;
 mod namespace;
 mod offset_store;
+#[cfg(feature = "otel")]
+pub mod otel;
 pub mod producer;
 pub mod pull_consumer;
 pub mod push_consumer;
@@ -48,6 +52,7 @@ pub mod rebalance;
 pub mod received;
 pub mod route;
 mod route_cache;
+mod spans;
 pub mod trace;
 
 pub use ferromq_protocol::acl::Credentials;

@@ -150,6 +150,15 @@ impl Message {
     }
 }
 
+/// Whether these properties can be added so that what the client and the broker add still fits.
+#[cfg(feature = "otel")]
+pub(crate) fn has_room(message: &Message, more: &std::collections::BTreeMap<String, String>) -> bool {
+    let size = |name: &str, value: &str| name.len() + value.len() + 2;
+    let have: usize = message.properties().map(|(name, value)| size(name, value)).sum();
+    let added: usize = more.iter().map(|(name, value)| size(name, value)).sum();
+    have + added <= MAX_LEN - RESERVED
+}
+
 pub(crate) fn invalid(reason: impl Into<String>) -> ClientError {
     ClientError::InvalidMessage {
         reason: reason.into(),

@@ -25,6 +25,7 @@ use ferromq_protocol::header::{SendMessage, SendMessageResponse};
 use ferromq_protocol::names::topics;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::MessageQueue;
 use crate::choice::{next_queue, queue_for_key};
@@ -36,6 +37,7 @@ use crate::fault::Faults;
 use crate::link;
 use crate::message::Message;
 use crate::route::Route;
+use crate::spans;
 use crate::trace;
 
 pub use config::ProducerConfig;
@@ -229,7 +231,15 @@ impl Producer {
         let queue = self.next(&route, None).ok_or_else(|| no_queue(&parcel.topic))?;
         let address = master(&route, queue)?;
         let request = self.envelope(&parcel, queue.queue_id);
-        self.inner.client.inner().link.oneway(address, request).await
+        let link = &self.inner.client.inner().link;
+        let sent = link
+            .oneway(address, request)
+            .instrument(parcel.span.clone())
+            .await;
+        if let Err(error) = &sent {
+            spans::fail(&parcel.span, error);
+        }
+        sent
     }
 
     /// Sends a copy of a message that a consumer failed to consume.
@@ -288,8 +298,22 @@ impl Producer {
         next_queue(&route.publish, turn, &avoided)
     }
 
-    #[tracing::instrument(level = "debug", skip_all, fields(topic = parcel.topic))]
     async fn send_anywhere(&self, parcel: &Parcel) -> Result<SendReceipt> {
+        let sent = self.try_anywhere(parcel).instrument(parcel.span.clone()).await;
+        spans::sent(&parcel.span, &sent);
+        sent
+    }
+
+    async fn send_to_queue(&self, parcel: &Parcel, queue: &MessageQueue) -> Result<SendReceipt> {
+        let sent = self
+            .try_queue(parcel, queue)
+            .instrument(parcel.span.clone())
+            .await;
+        spans::sent(&parcel.span, &sent);
+        sent
+    }
+
+    async fn try_anywhere(&self, parcel: &Parcel) -> Result<SendReceipt> {
         let deadline = Instant::now() + self.inner.config.send_timeout;
         let mut attempts: Vec<Attempt> = Vec::new();
         let mut pause = BUSY_PAUSE.0;
@@ -348,7 +372,7 @@ impl Producer {
         }
     }
 
-    async fn send_to_queue(&self, parcel: &Parcel, queue: &MessageQueue) -> Result<SendReceipt> {
+    async fn try_queue(&self, parcel: &Parcel, queue: &MessageQueue) -> Result<SendReceipt> {
         let deadline = Instant::now() + self.inner.config.send_timeout;
         let route = self.route(&parcel.topic).await?;
         let mut pause = BUSY_PAUSE.0;

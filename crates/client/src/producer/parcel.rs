@@ -6,10 +6,12 @@ use ferromq_protocol::code::request;
 use ferromq_protocol::names::topics;
 use ferromq_protocol::properties::names;
 use ferromq_protocol::{compress, sysflag};
+use tracing::Span;
 
 use super::{Producer, reply};
 use crate::error::Result;
 use crate::message::{Message, invalid};
+use crate::spans;
 use crate::trace::Sort;
 
 /// A message or batch made ready: everything but the queue.
@@ -27,6 +29,8 @@ pub(super) struct Parcel {
     pub(super) tags: Option<String>,
     pub(super) keys: Option<String>,
     pub(super) sort: Sort,
+    /// Around the whole send.
+    pub(super) span: Span,
 }
 
 /// What a batch adds to a message's body and properties, unique id included, at most.
@@ -58,6 +62,10 @@ impl Producer {
         message.topic = self.inner.client.inner().namespace.topic(&message.topic);
         message.check(config.max_message_size)?;
         let id = self.identify(&mut message);
+        let span = self.span(&message.topic, 1);
+        span.record("messaging.message.id", &id);
+        #[cfg(feature = "otel")]
+        crate::otel::stamp(&span, &mut message);
         let mut sys_flag = 0;
         let mut body = message.body.clone();
         if config.compress_from.is_some_and(|from| body.len() >= from)
@@ -87,6 +95,7 @@ impl Producer {
             body,
             message_ids: vec![id],
             born: (self.inner.client.inner().wall_clock)(),
+            span,
         })
     }
 
@@ -99,6 +108,7 @@ impl Producer {
             return Err(invalid("messages to a retry topic cannot be sent in a batch"));
         }
         let wait = messages[0].get(names::WAIT).map(str::to_owned);
+        let span = self.span(&topic, messages.len());
         let mut ids = Vec::with_capacity(messages.len());
         let mut body = Vec::new();
         for message in &mut messages {
@@ -114,6 +124,8 @@ impl Producer {
                 return Err(invalid("the messages of a batch must agree on WAIT"));
             }
             ids.push(self.identify(message));
+            #[cfg(feature = "otel")]
+            crate::otel::stamp(&span, message);
             let properties = message.joined_properties();
             let (flag, properties) = (message.flag, properties.as_bytes());
             batch::encode(
@@ -150,7 +162,18 @@ impl Producer {
             body: body.into(),
             message_ids: ids,
             born: (self.inner.client.inner().wall_clock)(),
+            span,
         })
+    }
+
+    /// The client's own messages have no span: nobody follows them.
+    fn span(&self, topic: &str, count: usize) -> Span {
+        if !self.inner.public {
+            return Span::none();
+        }
+        let client = self.inner.client.inner();
+        let topic = client.namespace.strip(topic);
+        spans::send(&topic, &self.inner.config.group, &client.id, count)
     }
 
     /// Gives the message its unique id, unless the caller did.

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use ferromq_protocol::body::MessageQueue;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tracing::Instrument as _;
 
 use super::Core;
 use crate::received::ReceivedMessage;
+use crate::spans;
 
 /// Messages for one call of the listener: neighbours of one queue, in order.
 #[derive(Debug, Clone)]
@@ -73,12 +75,15 @@ impl Core {
             queue: self.bare(queue),
             messages: messages.iter().map(|message| self.presented(message)).collect(),
         };
+        let span = spans::process(&delivery, &self.config.group, self.client.id());
         let started = std::time::Instant::now();
         let traced = self
             .trace
             .as_ref()
             .map(|trace| trace.before_consume(&self.config.group, &delivery.messages));
-        let call = AssertUnwindSafe(async { (self.listener)(delivery).await }).catch_unwind();
+        let call = AssertUnwindSafe(async { (self.listener)(delivery).await })
+            .catch_unwind()
+            .instrument(span.clone());
         let ended = match tokio::time::timeout(self.config.consume_timeout, call).await {
             Ok(Ok(outcome)) => Ended::Said(outcome),
             Ok(Err(panic)) => {
@@ -102,6 +107,12 @@ impl Core {
                 Ended::TimedOut
             }
         };
+        match &ended {
+            Ended::Said(Outcome::Done) => {}
+            Ended::Said(outcome) => spans::fail(&span, &format_args!("{outcome:?}")),
+            Ended::Panicked(text) => spans::fail(&span, &format_args!("the listener panicked: {text}")),
+            Ended::TimedOut => spans::fail(&span, &"the listener took too long"),
+        }
         self.stats.consumed(
             messages.len(),
             matches!(ended, Ended::Said(Outcome::Done)),

@@ -8,6 +8,8 @@ mod deliver;
 mod fake;
 mod faults;
 mod names;
+#[cfg(feature = "otel")]
+mod otel;
 mod push;
 mod receive;
 mod send;
