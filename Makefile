@@ -88,7 +88,7 @@ bench-brokers: ## our broker beside Java's in one run: CPU, memory, system calls
 .PHONY: many-clients
 many-clients: ## a broker with 5,000 connections and 2,000 consumer groups
 	ulimit -n $$(ulimit -Hn); FERROMQ_CONNECTIONS=5000 FERROMQ_GROUPS=2000 FERROMQ_TOPICS=3000 \
-		cargo test -p ferromq-broker --test it -- many:: crowds::topics --nocapture
+		cargo test --release -p ferromq-broker --test it -- many:: crowds::topics --nocapture
 
 .PHONY: bench-client
 bench-client: ## our client beside Java's in one run: processor time a message; wants a quiet machine
