@@ -493,3 +493,5 @@ fn pod_ip(pod: &Pod) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod pass_tests;
+#[cfg(test)]
+mod roll_crash_tests;

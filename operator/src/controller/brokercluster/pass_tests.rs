@@ -1,5 +1,6 @@
 //! Whole passes against an API server in memory, with faults between any two writes.
 
+use super::roll_crash_tests::Machine;
 use super::*;
 use crate::access::Access;
 use crate::context::Directory;
@@ -15,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 /// What goes wrong at a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+pub(super) enum Fault {
     /// The write is refused with this code.
     Refused(u16),
     /// The write happens, but its answer is lost: as when the operator dies just after it.
@@ -24,12 +25,14 @@ enum Fault {
 
 /// The API server: objects by path.
 #[derive(Debug, Default)]
-struct Server {
-    objects: BTreeMap<String, Value>,
-    writes: usize,
-    fault: Option<(usize, Fault)>,
+pub(super) struct Server {
+    pub(super) objects: BTreeMap<String, Value>,
+    pub(super) writes: usize,
+    pub(super) fault: Option<(usize, Fault)>,
     list_fails: bool,
     next: u64,
+    /// What runs in the cluster beside, if anything.
+    pub(super) machine: Option<Machine>,
 }
 
 impl Server {
@@ -49,24 +52,27 @@ impl Server {
         let answer = match *method {
             Method::POST => {
                 let name = body["metadata"]["name"].as_str().unwrap_or_default();
-                self.store(&format!("{path}/{name}"), body.clone())
+                self.store(&format!("{path}/{name}"), body.clone(), false)
             }
             Method::PATCH => match path.strip_suffix("/status") {
                 Some(path) => {
                     let mut whole = self.objects[path].clone();
                     whole["status"] = body["status"].clone();
-                    self.store(path, whole)
+                    self.store(path, whole, false)
                 }
-                None if query.contains("force=true") => self.store(path, body.clone()),
+                None if query.contains("force=true") => self.store(path, body.clone(), true),
                 None => {
                     let mut whole = self.objects[path].clone();
                     merge(&mut whole, body);
-                    self.store(path, whole)
+                    self.store(path, whole, false)
                 }
             },
-            Method::DELETE => (200, self.objects.remove(path).unwrap_or_default()),
+            Method::DELETE => self.delete(path, body),
             _ => failure(405),
         };
+        if let Some(machine) = &mut self.machine {
+            machine.run(&mut self.objects);
+        }
         if fault == Some(Fault::AnswerLost) {
             failure(500)
         } else {
@@ -104,8 +110,22 @@ impl Server {
         )
     }
 
+    fn delete(&mut self, path: &str, options: &Value) -> (u16, Value) {
+        let Some(object) = self.objects.get(path) else {
+            return failure(404);
+        };
+        let wanted = &options["preconditions"]["uid"];
+        if !wanted.is_null() && *wanted != object["metadata"]["uid"] {
+            return failure(409);
+        }
+        if let Some(machine) = &mut self.machine {
+            machine.note_deletion(path, &self.objects);
+        }
+        (200, self.objects.remove(path).unwrap_or_default())
+    }
+
     /// Stores as the real one does: what others filled in stays, versions and generations move with changes.
-    fn store(&mut self, path: &str, mut fresh: Value) -> (u16, Value) {
+    fn store(&mut self, path: &str, mut fresh: Value, applied: bool) -> (u16, Value) {
         let old = self.objects.get(path).cloned().unwrap_or_default();
         self.next += 1;
         if fresh["kind"] == "Service" && fresh["spec"]["clusterIP"].is_null() {
@@ -118,6 +138,11 @@ impl Server {
         }
         if fresh["status"].is_null() && !old["status"].is_null() {
             fresh["status"] = old["status"].clone();
+        }
+        // A field of another manager's outlives an apply; a merge has it as it should be.
+        let grant = &old["metadata"]["annotations"][names::GRANT_ANNOTATION];
+        if applied && !grant.is_null() {
+            fresh["metadata"]["annotations"][names::GRANT_ANNOTATION] = grant.clone();
         }
         fresh["metadata"]["uid"] = if old["metadata"]["uid"].is_null() {
             json!(format!("uid-{}", self.next))
@@ -132,7 +157,7 @@ impl Server {
     }
 
     /// All that the operator made, without what differs from run to run.
-    fn made(&self) -> BTreeMap<String, Value> {
+    pub(super) fn made(&self) -> BTreeMap<String, Value> {
         let mut made = self.objects.clone();
         for object in made.values_mut() {
             for field in ["uid", "resourceVersion", "generation"] {
@@ -169,19 +194,23 @@ fn failure(code: u16) -> (u16, Value) {
     )
 }
 
-const RESOURCE: &str = "/apis/ferromq.io/v1alpha1/namespaces/mq/brokerclusters/demo";
+pub(super) const RESOURCE: &str = "/apis/ferromq.io/v1alpha1/namespaces/mq/brokerclusters/demo";
 
-struct World {
-    server: Arc<Mutex<Server>>,
+pub(super) struct World {
+    pub(super) server: Arc<Mutex<Server>>,
     cx: Context,
 }
 
 impl World {
-    fn new(spec: Value) -> Self {
+    pub(super) fn new(spec: Value) -> Self {
         let mut first = Server::default();
         let resource = serde_json::to_value(validate::tests::cluster(spec)).unwrap();
         first.objects.insert(RESOURCE.to_owned(), resource);
-        let server = Arc::new(Mutex::new(first));
+        Self::before(Arc::new(Mutex::new(first)))
+    }
+
+    /// An operator that has just been started.
+    pub(super) fn before(server: Arc<Mutex<Server>>) -> Self {
         let behind = Arc::clone(&server);
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = Arc::clone(&behind);
@@ -230,7 +259,7 @@ impl World {
         Self { server, cx }
     }
 
-    async fn pass(&self) -> Result<Action, Error> {
+    pub(super) async fn pass(&self) -> Result<Action, Error> {
         let resource: BrokerCluster =
             serde_json::from_value(self.server.lock().objects[RESOURCE].clone()).unwrap();
         Box::pin(reconcile(&resource, &self.cx)).await
@@ -254,11 +283,11 @@ impl World {
         (server.made(), server.writes)
     }
 
-    fn edit(&self, change: impl Fn(&mut Value)) {
+    pub(super) fn edit(&self, change: impl Fn(&mut Value)) {
         let mut server = self.server.lock();
         let mut resource = server.objects[RESOURCE].clone();
         change(&mut resource["spec"]);
-        server.store(RESOURCE, resource);
+        server.store(RESOURCE, resource, false);
     }
 }
 
