@@ -242,6 +242,8 @@ impl Store {
         let hours = plan::parse_hours(delete_when)?;
         let zone = plan::parse_zone(time_zone)?;
         self.core().disk.set_schedule(hours, zone, capacity_bytes);
+        // Use of the disk is told by the size that holds now.
+        self.core().check_disk();
         Ok(())
     }
 

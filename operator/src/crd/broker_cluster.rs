@@ -1,6 +1,6 @@
 //! `BrokerCluster`: name servers and broker groups as one thing.
 
-use super::{condition::conditions_schema, keyed_list, rules};
+use super::{condition::conditions_schema, keyed_list, rules, storage::Storage};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
@@ -400,33 +400,6 @@ impl Default for Brokers {
             pod_template: None,
         }
     }
-}
-
-/// What becomes of the volumes when the resource is deleted.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RetentionPolicy {
-    /// They stay, and a resource of the same name finds them again.
-    #[default]
-    Retain,
-    /// They go with it, and all messages too.
-    Delete,
-}
-
-/// The volume of each broker.
-#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct Storage {
-    /// Size of each broker's volume, as "100Gi". At least 4 commit log files and 1 GiB. May grow, never shrink.
-    #[schemars(length(min = 1, max = 32))]
-    #[x_kube(validation = Rule::new("isQuantity(self)").message("storage.size must be a quantity, as \"100Gi\""))]
-    pub size: String,
-    /// Storage class of the volumes. Default: the default class of the Kubernetes cluster. Cannot be changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub storage_class_name: Option<String>,
-    /// Whether the volumes outlive this resource.
-    #[serde(default)]
-    pub retention_policy: RetentionPolicy,
 }
 
 /// When and why old messages are deleted.

@@ -11,6 +11,8 @@ pub mod condition;
 pub mod consumer_group;
 pub mod rules;
 #[allow(unreachable_pub, reason = "KubeSchema repeats the structs inside functions")]
+pub mod storage;
+#[allow(unreachable_pub, reason = "KubeSchema repeats the structs inside functions")]
 pub mod topic;
 
 pub use broker_cluster::{BrokerCluster, BrokerClusterSpec, BrokerClusterStatus};

@@ -10,6 +10,7 @@ pub mod roll;
 mod secrets;
 pub mod status;
 pub mod validate;
+mod volumes;
 
 use crate::access::Means;
 use crate::apply;
@@ -23,10 +24,10 @@ use crate::digest;
 use crate::error::Error;
 use crate::events::{Weight, tell};
 use crate::names;
-use dereference::{Observed, claimed, dereference};
+use dereference::{Observed, dereference};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff;
 use kube::api::{Patch, PatchParams};
@@ -237,7 +238,7 @@ async fn put_in_place(
     observed: &mut Observed,
     heard: &Heard<'_>,
 ) -> Result<Applied, Error> {
-    let storage_notes = grow_claims(cx, cluster, valid, observed).await?;
+    let storage_notes = volumes::grow(cx, cluster, valid, observed, heard.reports).await?;
     let uid = &valid.owner.uid;
     let (mut wanted, mut roll, rules, id) = decide(valid, observed, heard);
     apply::apply(cx, &valid.namespace, uid, &wanted, &mut observed.live).await?;
@@ -384,52 +385,6 @@ fn hold_back(plan: &mut build::Plan, observed: &Observed, valid: &ValidCluster, 
     );
 }
 
-/// Asks for larger volumes. A refusal is told and does not hold up the rest.
-async fn grow_claims(
-    cx: &Context,
-    cluster: &BrokerCluster,
-    valid: &ValidCluster,
-    observed: &mut Observed,
-) -> Result<Vec<String>, Error> {
-    let api = cx.api::<PersistentVolumeClaim>(&valid.namespace);
-    let mut notes = Vec::new();
-    for group in &valid.groups {
-        for ordinal in 0..valid.replicas {
-            let name = names::claim(&valid.name, group.index, ordinal);
-            let Some(claim) = observed.claims.get(&name) else {
-                continue;
-            };
-            // One that has no volume yet cannot be changed; it is looked at again.
-            if !is_bound(claim) || claimed(claim).is_none_or(|bytes| bytes >= valid.storage.bytes) {
-                continue;
-            }
-            let patch = json!({"spec": {"resources": {"requests": {"storage": valid.storage.text}}}});
-            let parameters = PatchParams {
-                field_manager: Some(names::MANAGER.to_owned()),
-                ..PatchParams::default()
-            };
-            match api.patch(&name, &parameters, &Patch::Merge(&patch)).await {
-                Ok(grown) => {
-                    cx.metrics.wrote("PersistentVolumeClaim");
-                    let text = format!("volume {name} is asked to grow to {}", valid.storage.text);
-                    tell(cx, cluster, Weight::Normal, "VolumeGrows", &text).await;
-                    observed.claims.insert(name, grown);
-                }
-                Err(kube::Error::Api(status)) if matches!(status.code, 403 | 422) => {
-                    // The API server adds a dump of the whole claim on further lines.
-                    let why = status.message.lines().next().unwrap_or_default();
-                    notes.push(format!(
-                        "volume {name} cannot grow to {}: {why}",
-                        valid.storage.text
-                    ));
-                }
-                Err(e) => return Err(Error::api(format!("grow volume {name}"))(e)),
-            }
-        }
-    }
-    Ok(notes)
-}
-
 /// Where a broker was met and what it said.
 type Answer = Result<(IpAddr, Report), ReportError>;
 
@@ -481,10 +436,6 @@ async fn ask_brokers(
         .map(|(pod, answer)| (pod, answer.map(|(_, report)| report)))
         .collect();
     (reports, met)
-}
-
-fn is_bound(claim: &PersistentVolumeClaim) -> bool {
-    claim.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Bound")
 }
 
 fn pod_ip(pod: &Pod) -> Option<IpAddr> {

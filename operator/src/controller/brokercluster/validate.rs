@@ -5,7 +5,8 @@
 
 use super::roll::window;
 use crate::crd::BrokerCluster;
-use crate::crd::broker_cluster::{Flush, Removal, Replication, Resources, RetentionPolicy, Rollout, Tls};
+use crate::crd::broker_cluster::{Flush, Removal, Replication, Resources, Rollout, Tls};
+use crate::crd::storage::RetentionPolicy;
 use crate::keys;
 use crate::names;
 use crate::quantity::Quantity;
@@ -56,6 +57,8 @@ pub struct ValidCluster {
     pub broker_resources: Value,
     /// Size asked for each volume.
     pub storage: StorageSize,
+    /// Whether volumes grow by themselves.
+    pub auto_grow: Option<AutoGrow>,
     /// Storage class, or the default one.
     pub storage_class: Option<String>,
     /// Whether claims go with the StatefulSet.
@@ -93,6 +96,17 @@ pub struct StorageSize {
     pub text: String,
     /// In bytes.
     pub bytes: i64,
+}
+
+/// When and how far a volume grows by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AutoGrow {
+    /// Percentage that must be used.
+    pub above_percent: i32,
+    /// Percentage of its size that it grows by.
+    pub step_percent: i32,
+    /// What it does not grow beyond.
+    pub maximum_bytes: i64,
 }
 
 /// One broker group.
@@ -159,6 +173,7 @@ pub fn validate(cluster: &BrokerCluster, existing: &Existing) -> Result<ValidClu
         .collect();
     let config = config(cluster, &mut faults);
     let storage = storage(cluster, existing, &mut faults);
+    let auto_grow = auto_grow(cluster, &mut faults);
     retention(cluster, &mut faults);
     let namesrv_resources = resources(
         "spec.nameServers.resources",
@@ -191,6 +206,7 @@ pub fn validate(cluster: &BrokerCluster, existing: &Existing) -> Result<ValidClu
         },
         broker_resources,
         storage,
+        auto_grow,
         storage_class: spec.storage.storage_class_name.clone(),
         delete_claims: spec.storage.retention_policy == RetentionPolicy::Delete,
         config,
@@ -377,6 +393,37 @@ fn storage(cluster: &BrokerCluster, existing: &Existing, faults: &mut Vec<String
         }
     }
     Some(StorageSize { text, bytes })
+}
+
+fn auto_grow(cluster: &BrokerCluster, faults: &mut Vec<String>) -> Option<AutoGrow> {
+    let rule = cluster.spec.storage.auto_grow.as_ref()?;
+    in_range(
+        faults,
+        "spec.storage.autoGrow.abovePercent",
+        rule.above_percent,
+        50,
+        95,
+    );
+    in_range(
+        faults,
+        "spec.storage.autoGrow.stepPercent",
+        rule.step_percent,
+        5,
+        100,
+    );
+    let maximum = Quantity::parse(&rule.maximum).and_then(Quantity::bytes);
+    let Some(maximum_bytes) = maximum else {
+        faults.push(format!(
+            "spec.storage.autoGrow.maximum {:?} is not a quantity such as \"2Ti\"",
+            rule.maximum
+        ));
+        return None;
+    };
+    Some(AutoGrow {
+        above_percent: rule.above_percent,
+        step_percent: rule.step_percent,
+        maximum_bytes,
+    })
 }
 
 fn retention(cluster: &BrokerCluster, faults: &mut Vec<String>) {
