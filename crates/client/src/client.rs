@@ -97,7 +97,10 @@ impl Client {
         }
         let callbacks = Arc::<Callbacks>::default();
         let link = Link::new(&config, callbacks.dispatch())?;
-        let local_address = config::local_address(&config.name_servers);
+        let (list, instance_of_endpoint) = config::endpoint(&config.name_servers);
+        let local_address = config::local_address(list);
+        let namespace = config.namespace.as_deref().or(instance_of_endpoint);
+        let namespace = Namespace::new(namespace);
         let instance = config
             .client_id
             .clone()
@@ -112,7 +115,7 @@ impl Client {
             instance,
             routes: RouteCache::new(link.clone()),
             link: link.clone(),
-            namespace: Namespace::new(config.namespace.as_deref()),
+            namespace,
             callbacks,
             trace,
             wall_clock: config.wall_clock,

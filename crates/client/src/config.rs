@@ -22,7 +22,8 @@ use crate::trace::TraceConfig;
 #[derive(Clone)]
 pub struct ClientConfig {
     /// `host:port`, several separated by `;`. A DNS name stands for all its addresses and is resolved
-    /// anew at most 10 s later. Default: the environment variable `NAMESRV_ADDR`, else empty.
+    /// anew at most 10 s later. An endpoint such as `http://MQ_INST_1_x.example.com:8080` is one too, and gives the
+    /// namespace `MQ_INST_1_x` where none is set. Default: the environment variable `NAMESRV_ADDR`, else empty.
     pub name_servers: String,
     /// Identity of this client at the brokers; two live clients must not share one. Default: made of the
     /// local address, the process id and a random part, so that containers do not collide.
@@ -153,6 +154,31 @@ impl ClientConfig {
     }
 }
 
+/// What Java's endpoints say: the list of name servers behind `http://`, and the instance that is the namespace.
+pub(crate) fn endpoint(name_servers: &str) -> (&str, Option<&str>) {
+    let text = name_servers.trim();
+    let list = match text.strip_prefix("http://") {
+        Some(_) => text.rsplit('/').next().unwrap_or(text),
+        None => text,
+    };
+    let host = match text.split_once("://") {
+        Some((scheme, rest)) if is_word(scheme) => rest,
+        _ => text,
+    };
+    let instance = host.split_once('.').map(|(instance, _)| instance);
+    let is_instance = |name: &&str| {
+        let parts = name
+            .strip_prefix("MQ_INST_")
+            .and_then(|rest| rest.split_once('_'));
+        parts.is_some_and(|(owner, name)| is_word(owner) && is_word(name))
+    };
+    (list, instance.filter(is_instance))
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
 /// Signs requests; the last of all hooks.
 struct Signer(Credentials);
 
@@ -223,6 +249,39 @@ mod tests {
         let (a, b) = (make_client_id(ip), make_client_id(ip));
         assert_ne!(a, b);
         assert!(a.starts_with("127.0.0.1@"), "{a}");
+    }
+
+    #[test]
+    fn endpoints_are_lists_and_some_name_a_namespace() {
+        let instance = "MQ_INST_123_abc";
+        for (text, list, namespace) in [
+            ("10.0.0.1:9876;10.0.0.2:9876", "10.0.0.1:9876;10.0.0.2:9876", None),
+            ("http://10.0.0.1:9876", "10.0.0.1:9876", None),
+            (
+                "http://MQ_INST_123_abc.eu.example.com:8080",
+                "MQ_INST_123_abc.eu.example.com:8080",
+                Some(instance),
+            ),
+            (
+                "MQ_INST_123_abc.eu.example.com:8080",
+                "MQ_INST_123_abc.eu.example.com:8080",
+                Some(instance),
+            ),
+            (
+                "http://MQ_INST_123.example.com:8080",
+                "MQ_INST_123.example.com:8080",
+                None,
+            ),
+            (
+                "http://MQ_INST_123_a-b.example.com:8080",
+                "MQ_INST_123_a-b.example.com:8080",
+                None,
+            ),
+            ("MQ_INST_123_abc:9876", "MQ_INST_123_abc:9876", None),
+            ("", "", None),
+        ] {
+            assert_eq!(endpoint(text), (list, namespace), "{text}");
+        }
     }
 
     #[test]

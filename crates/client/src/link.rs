@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use crate::address_server::AddressServer;
-use crate::config::ClientConfig;
+use crate::config::{self, ClientConfig};
 use crate::error::{ClientError, Refusal, Result};
 
 /// Shared by all parts of one client; cheap to clone.
@@ -45,7 +45,7 @@ struct Shared {
 
 impl Link {
     pub(crate) fn new(config: &ClientConfig, dispatch: Arc<Dispatch>) -> Result<Self> {
-        let text = config.name_servers.trim();
+        let (text, _) = config::endpoint(&config.name_servers);
         let parsed = NameServers::parse(text).map_err(|error| ClientError::BadAddress {
             address: text.to_owned(),
             reason: error.to_string(),

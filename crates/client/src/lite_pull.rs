@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -28,6 +29,8 @@ use crate::received::ReceivedMessage;
 
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 const AFTER_BUSY: Duration = Duration::from_millis(20);
+/// Questions where to start at the same time.
+const AT_ONCE: usize = 32;
 
 /// Settings of a [`LitePullConsumer`].
 #[derive(Debug, Clone)]
@@ -42,6 +45,8 @@ pub struct LitePullConfig {
     pub batch: usize,
     /// Messages pulled ahead for each queue. Default 1000.
     pub ahead: usize,
+    /// Messages pulled ahead of all queues together; a queue with none may pull once all the same. Default 10,000.
+    pub ahead_of_all: usize,
     /// How long a broker may hold a pull. Default 20 s.
     pub hold: Duration,
     /// Commit with each poll what earlier polls handed out, at most so often; `None`: only when told to.
@@ -58,6 +63,7 @@ impl LitePullConfig {
             start: StartFrom::default(),
             batch: 10,
             ahead: 1000,
+            ahead_of_all: 10_000,
             hold: Duration::from_secs(20),
             auto_commit: Some(Duration::from_secs(5)),
         }
@@ -156,16 +162,20 @@ impl LitePullConsumer {
                 .cloned()
                 .collect()
         };
-        let mut starts = Vec::new();
-        for queue in new {
-            starts.push((shared.first_offset(&queue).await?, queue));
-        }
+        let first = new
+            .into_iter()
+            .map(|queue| async move { Ok((shared.first_offset(&queue).await?, queue)) });
+        let starts: Vec<(i64, MessageQueue)> = stream::iter(first.collect::<Vec<_>>())
+            .buffer_unordered(AT_ONCE)
+            .try_collect()
+            .await?;
+        let wanted: HashSet<&MessageQueue> = queues.iter().collect();
         {
             let mut state = shared.state.lock();
             let gone: Vec<MessageQueue> = state
                 .queues
                 .keys()
-                .filter(|queue| !queues.contains(queue))
+                .filter(|queue| !wanted.contains(queue))
                 .cloned()
                 .collect();
             for queue in gone {
@@ -342,6 +352,10 @@ impl LitePullConsumer {
 }
 
 impl State {
+    fn is_full(&self, place: &Place, config: &LitePullConfig) -> bool {
+        place.ahead >= config.ahead || (place.ahead > 0 && self.ready.len() >= config.ahead_of_all)
+    }
+
     /// The first messages that may go out: neighbours of one queue.
     fn take(&mut self, most: usize) -> Vec<Arc<ReceivedMessage>> {
         let Some(start) = self
@@ -412,16 +426,25 @@ async fn pull(shared: Arc<Shared>, queue: MessageQueue, moved: Arc<Notify>) {
         let seek = moved.notified();
         tokio::pin!(seek);
         seek.as_mut().enable();
-        let room = shared.changed.notified();
-        tokio::pin!(room);
-        room.as_mut().enable();
-        let (offset, full) = match shared.state.lock().queues.get(&queue) {
-            Some(place) => (place.next, place.ahead >= shared.config.ahead),
-            None => return,
+        let look = || {
+            let state = shared.state.lock();
+            let place = state.queues.get(&queue)?;
+            Some((place.next, state.is_full(place, &shared.config)))
         };
+        let Some((mut offset, full)) = look() else { return };
         if full {
-            room.await;
-            continue;
+            // Only who waits is on the list of those to wake.
+            let room = shared.changed.notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            match look() {
+                None => return,
+                Some((_, true)) => {
+                    room.await;
+                    continue;
+                }
+                Some((next, false)) => offset = next,
+            }
         }
         let ask = Ask {
             group: &shared.group,

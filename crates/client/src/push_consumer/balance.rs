@@ -222,7 +222,12 @@ impl Core {
     }
 
     fn add(self: &Arc<Self>, queue: MessageQueue, offset: i64) {
-        let held = Arc::new(Held::new(queue.clone(), offset, self.stop.child_token()));
+        let held = Arc::new(Held::new(
+            queue.clone(),
+            offset,
+            Arc::clone(&self.cached),
+            self.stop.child_token(),
+        ));
         tracing::info!(group = self.group, ?queue, offset, "the queue is taken");
         self.held.lock().insert(queue, Arc::clone(&held));
         self.spawn(pulling::pull(Arc::clone(self), Arc::clone(&held)));
@@ -314,7 +319,7 @@ impl Core {
         let mut ours = Vec::new();
         for (broker, queues) in self.by_master(queues).await {
             match self.ask_locks(request::LOCK_BATCH_MQ, &broker, &queues).await {
-                Ok(locked) => ours.extend(locked.into_iter().filter(|queue| queues.contains(queue))),
+                Ok(locked) => ours.extend(queues.into_iter().filter(|queue| locked.contains(queue))),
                 Err(error) => {
                     tracing::warn!(group = self.group, broker, %error, "queues could not be locked; asked again soon");
                 }

@@ -45,6 +45,11 @@ pub struct FlowLimits {
     pub topic_messages: Option<usize>,
     /// Bytes of one topic together, shared evenly by the queues held. Default: no such limit.
     pub topic_bytes: Option<usize>,
+    /// Messages of all queues together. One pull of each queue may come on top, so that no queue waits for others that
+    /// stand still. Default 100,000.
+    pub all_messages: usize,
+    /// Bytes of all queues together, as [`FlowLimits::all_messages`]. Default 1 GiB.
+    pub all_bytes: usize,
 }
 
 impl Default for FlowLimits {
@@ -55,6 +60,8 @@ impl Default for FlowLimits {
             span: 2000,
             topic_messages: None,
             topic_bytes: None,
+            all_messages: 100_000,
+            all_bytes: 1 << 30,
         }
     }
 }

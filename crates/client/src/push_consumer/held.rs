@@ -1,5 +1,6 @@
 //! One queue that a consumer holds.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::cache::Cache;
+use super::cache::{Cache, Total};
 use crate::MessageQueue;
 use crate::clock::now_millis;
 
@@ -35,10 +36,10 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) fn new(queue: MessageQueue, next: i64, stop: CancellationToken) -> Self {
+    pub(super) fn new(queue: MessageQueue, next: i64, total: Arc<Total>, stop: CancellationToken) -> Self {
         Self {
             queue,
-            cache: Mutex::new(Cache::starting_at(next)),
+            cache: Mutex::new(Cache::starting_at(next, total)),
             freed: Notify::new(),
             arrived: Notify::new(),
             moved: Notify::new(),

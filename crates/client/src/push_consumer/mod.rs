@@ -56,7 +56,7 @@ pub use listener::{Delivery, Outcome};
 pub use report::ConsumerStats;
 pub use stream::{ConsumerStream, Incoming};
 
-use cache::Bounds;
+use cache::{Bounds, Total};
 use concurrent::Pool;
 use held::Held;
 use listener::Listener;
@@ -84,6 +84,8 @@ pub(crate) struct Core {
     subscriptions: RwLock<BTreeMap<String, (Filter, i64)>>,
     versions: Versions,
     held: Mutex<HashMap<MessageQueue, Arc<Held>>>,
+    /// What all of them hold.
+    cached: Arc<Total>,
     /// Queues given up whose last call of the listener is not over.
     leaving: Mutex<HashSet<MessageQueue>>,
     /// Queues that were started once by a rule that ignores what is stored.
@@ -303,6 +305,7 @@ impl Core {
             subscriptions: RwLock::new(subscriptions),
             versions,
             held: Mutex::default(),
+            cached: Arc::default(),
             leaving: Mutex::default(),
             started: Mutex::default(),
             pool: Pool::new(),
@@ -353,6 +356,8 @@ impl Core {
             messages: limits.messages,
             bytes: limits.bytes,
             span: (self.order == Order::Concurrent).then_some(limits.span),
+            all_messages: limits.all_messages,
+            all_bytes: limits.all_bytes,
         };
         if limits.topic_messages.is_some() || limits.topic_bytes.is_some() {
             let queues = self

@@ -502,3 +502,28 @@ async fn lite_pulls_hand_out_seek_and_commit() {
     assert_eq!(next.committed(&queues[0]).await.unwrap(), Some(21));
     client.shutdown().await;
 }
+
+#[tokio::test]
+async fn lite_pulls_of_many_queues_stop_at_the_bound_of_all() {
+    let cluster = Cluster::start(&["a"], 5);
+    let client = cluster.client();
+    crate::consuming::send(&client, 0..200).await;
+    let mut settings = LitePullConfig::new("G").with_start(StartFrom::Oldest);
+    settings.ahead_of_all = 20;
+    let consumer = client.lite_pull_consumer(settings);
+    let queues: Vec<_> = (0..5).map(|n| MessageQueue::new("T", "a", n)).collect();
+    consumer.assign(&queues).await.unwrap();
+    let pulls = || cluster.broker("a").asked(request::PULL_MESSAGE).len();
+    wait_for("a pull of each queue", || pulls() >= 5).await;
+    // Two queues may have been asked again before there were twenty.
+    assert!(pulls() <= 7, "{} pulls", pulls());
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 200 {
+        for message in consumer.poll(Duration::from_secs(50)).await.unwrap() {
+            assert!(seen.insert((message.queue_id, message.queue_offset)));
+        }
+    }
+    within("the shutdown", consumer.shutdown()).await.unwrap();
+    assert_eq!(cluster.broker("a").group_offset("G", "T", 4), Some(40));
+    client.shutdown().await;
+}

@@ -71,6 +71,15 @@ async fn a_lost_route_stays_in_use() {
 }
 
 #[tokio::test]
+async fn an_endpoint_is_a_list() {
+    let cluster = Cluster::start(&["a"], 1);
+    let endpoint = format!("http://{}", cluster.names.running.address);
+    let client = Client::start(ClientConfig::new(endpoint)).unwrap();
+    assert_eq!(client.pull_consumer("G").queues("T").await.unwrap().len(), 1);
+    client.shutdown().await;
+}
+
+#[tokio::test]
 async fn bad_and_missing_lists_are_told_apart() {
     assert!(matches!(
         Client::start(ClientConfig::new(" ")).unwrap_err(),

@@ -1,6 +1,7 @@
 //! The push consumer: who gets what, what is retried, what is stored.
 
 mod broadcast;
+mod many;
 mod offsets;
 mod order;
 mod retry;
