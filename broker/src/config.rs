@@ -57,7 +57,7 @@ settings! {
         /// Level of the log: error, warn, info, debug, trace, or target=level pairs.
         log_level: String = "info".to_owned(), "logLevel", live: true;
         /// Form of the log: text or json.
-        log_format: String = "text".to_owned(), "logFormat";
+        log_format: String = "text".to_owned(), "logFormat", live: true;
 
         /// What clients may do here: 4 read, 2 write, 6 both.
         broker_permission: i32 = 6, "brokerPermission", range: 0..=7, live: true;

@@ -47,7 +47,7 @@ ferromq_daemon::settings! {
         /// Log level: error, warn, info, debug, trace, or target=level pairs.
         log_level: String = "info".to_owned(), "logLevel", live: true;
         /// Log format: text or json.
-        log_format: String = "text".to_owned(), "logFormat";
+        log_format: String = "text".to_owned(), "logFormat", live: true;
     }
     without_effect {
         "rocketmqHome" = "",

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferromq_daemon::{Properties, durable, logging};
+use ferromq_daemon::logging::{self, Format};
+use ferromq_daemon::{Properties, durable};
 use ferromq_protocol::body::{DataVersion, RegisterBrokerBody, TopicConfigTable};
 use ferromq_protocol::code::{request as code, response};
 use ferromq_protocol::command::Command;
@@ -405,8 +406,15 @@ impl Core {
         }
         let mut next = settings.clone();
         next.apply(&given)?;
-        if let (Some(log), true) = (&self.log, next.log_level != settings.log_level) {
+        let format = Format::from_name(&next.log_format).ok_or_else(|| {
+            format!(
+                "logFormat={} is not possible: it must be text or json",
+                next.log_format
+            )
+        })?;
+        if let Some(log) = &self.log {
             log.set_level(&next.log_level)?;
+            log.set_format(format);
         }
         let reroute = next.order_message_enable != settings.order_message_enable;
         let saved = durable::save(

@@ -54,6 +54,7 @@ pub struct Key {
 
 /// Keys that brokers take while they run (request 25), with their defaults.
 pub const LIVE: &[(&str, &str)] = &[
+    ("logFormat", "text"),
     ("logLevel", "info"),
     ("brokerPermission", "6"),
     ("autoCreateTopicEnable", "true"),

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use ferromq_daemon::Properties;
+use ferromq_daemon::logging::Format;
 use ferromq_daemon::settings::Taken;
 use ferromq_protocol::code::response;
 use ferromq_protocol::header::BrokerConfigResponse;
@@ -36,6 +37,22 @@ pub(crate) fn config(core: &Arc<Core>, request: &Command) -> Outcome {
         .with_header(&BrokerConfigResponse { version: &version })
         .with_body(text.into_bytes())
         .into()
+}
+
+/// Has the log be what the settings say.
+fn set_log(core: &Core, settings: &BrokerSettings) -> Result<(), Refusal> {
+    let form = Format::from_name(&settings.log_format).ok_or_else(|| {
+        Refusal::system(format!(
+            "logFormat={} is not possible: it must be text or json",
+            settings.log_format
+        ))
+    })?;
+    if let Some(log) = &core.log {
+        log.set_level(&settings.log_level)
+            .map_err(|error| Refusal::system(error.to_string()))?;
+        log.set_format(form);
+    }
+    Ok(())
 }
 
 pub(crate) fn update_config(
@@ -79,10 +96,7 @@ pub(crate) fn update_config(
             changed.set(key, value);
         }
     }
-    if let Some(log) = core.log.as_ref().filter(|_| new.log_level != old.log_level) {
-        log.set_level(&new.log_level)
-            .map_err(|error| Refusal::system(error.to_string()))?;
-    }
+    set_log(core, &new)?;
     if (
         &new.delete_when,
         &new.delete_when_time_zone,
@@ -114,8 +128,8 @@ pub(crate) fn update_config(
             &old.delete_when_time_zone,
             old.store_capacity_bytes,
         );
-        let quiet = core.log.as_ref().map(|log| log.set_level(&old.log_level));
-        tracing::debug!(?undone, ?quiet, "settings could not be kept; they are as before");
+        let quiet = set_log(core, &old).is_ok();
+        tracing::debug!(?undone, quiet, "settings could not be kept; they are as before");
         return Err(error.into());
     }
     core.store.set_retention(

@@ -215,7 +215,7 @@ async fn sigterm_stops_in_order_and_a_second_one_is_harmless() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn logs_are_json_lines_whose_level_changes_at_run_time() {
+async fn logs_are_json_lines_whose_level_and_form_change_at_run_time() {
     let dir = tempfile::tempdir().unwrap();
     let port = free_port();
     let log = dir.path().join("log");
@@ -248,6 +248,23 @@ async fn logs_are_json_lines_whose_level_changes_at_run_time() {
     let before = lines().len();
     Peer::new(format!("127.0.0.1:{port}")).send("T", 0, "quiet").await;
     assert_eq!(lines().len(), before);
+    let refused = peer.call(change("logFormat=xml")).await;
+    assert!(refused.remark.unwrap().contains("text or json"));
+    // A change of settings is told in the form that it made.
+    let last = || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        text.lines().next_back().unwrap().to_owned()
+    };
+    peer.ok(change("logLevel=info\nlogFormat=text")).await;
+    eventually("a line of text", || async {
+        last().contains("INFO") && !last().starts_with('{')
+    })
+    .await;
+    peer.ok(change("logFormat=json")).await;
+    eventually("a line of JSON", || async {
+        serde_json::from_str::<serde_json::Value>(&last()).is_ok_and(|line| line["level"] == "INFO")
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

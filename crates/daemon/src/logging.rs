@@ -1,13 +1,16 @@
-//! Logs to standard error, as text or as JSON lines, with a level that changes at run time.
+//! Logs to standard error, as text or as JSON lines, with a level and a form that change at run time.
 //!
 //! Standard output stays free for what the Java programs print there (the start line, `-p`).
 
 use std::fmt;
 use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::filter::dynamic_filter_fn;
+use tracing_subscriber::layer::{Filter, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Registry, reload};
+use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
 /// How lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,10 +33,11 @@ impl Format {
     }
 }
 
-/// Changes the level.
+/// Changes level and form.
 #[derive(Clone)]
 pub struct Handle {
     reload: Option<reload::Handle<EnvFilter, Registry>>,
+    json: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Handle {
@@ -59,6 +63,15 @@ fn filter(level: &str) -> Result<EnvFilter, LevelError> {
     })
 }
 
+/// Lets events through while `json` says that lines have this form, and every span always: a line has its spans' fields
+/// whenever the form was changed.
+fn wanted<S>(form: Format, json: &Arc<AtomicBool>) -> impl Filter<S> + use<S> {
+    let json = Arc::clone(json);
+    dynamic_filter_fn(move |meta, _| {
+        !meta.is_event() || json.load(Ordering::Relaxed) == (form == Format::Json)
+    })
+}
+
 /// Starts logging for the whole process. When something logs already (a test, an embedding program), that
 /// stays and the handle does nothing.
 ///
@@ -66,21 +79,37 @@ fn filter(level: &str) -> Result<EnvFilter, LevelError> {
 /// The level is malformed.
 pub fn init(format: Format, level: &str) -> Result<Handle, LevelError> {
     let (layer, reload) = reload::Layer::new(filter(level)?);
-    let registry = tracing_subscriber::registry().with(layer);
+    let json = Arc::new(AtomicBool::new(format == Format::Json));
     let ansi = std::io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(ansi);
-    let done = match format {
-        Format::Text => registry.with(lines).try_init(),
-        Format::Json => registry.with(lines.json().flatten_event(true)).try_init(),
-    };
+    let done = tracing_subscriber::registry()
+        .with(layer)
+        .with(
+            tracing_subscriber::fmt::layer()
+                .with_writer(std::io::stderr)
+                .with_ansi(ansi)
+                .with_filter(wanted(Format::Text, &json)),
+        )
+        .with(
+            tracing_subscriber::fmt::layer()
+                .with_writer(std::io::stderr)
+                .with_ansi(ansi)
+                .json()
+                .flatten_event(true)
+                .with_filter(wanted(Format::Json, &json)),
+        )
+        .try_init();
     Ok(Handle {
         reload: done.is_ok().then_some(reload),
+        json,
     })
 }
 
 impl Handle {
+    /// Sets the form of lines from now on.
+    pub fn set_format(&self, format: Format) {
+        self.json.store(format == Format::Json, Ordering::Relaxed);
+    }
+
     /// Sets the level from now on: `info`, or pairs such as `info,ferromq_remoting=debug`.
     ///
     /// # Errors
