@@ -91,12 +91,13 @@ many-clients: ## a broker with 5,000 connections and 2,000 consumer groups
 		cargo test --release -p ferromq-broker --test it -- many:: crowds::topics --nocapture
 
 .PHONY: bench-client
-bench-client: ## our client beside Java's in one run: processor time a message; wants a quiet machine
+bench-client: ## our client beside Java's in one run, and how far one client goes; wants a quiet machine
 	@e2e/java/build.sh
 	cargo build --release -p ferromq-broker -p ferromq-namesrv
 	FERROMQ_BIN_DIR=$(CURDIR)/target/release \
 		JAVA_HEAP=1g JAVA_FLAGS="-XX:+UseG1GC -XX:MaxDirectMemorySize=512m" \
 		cargo bench -p ferromq-e2e --features interop --bench clients
+	FERROMQ_BIN_DIR=$(CURDIR)/target/release cargo bench -p ferromq-e2e --features interop --bench client_scale
 
 .PHONY: bench-namesrv
 bench-namesrv: ## our name server beside Java's with 1,000 brokers and 10,000 clients; wants a quiet machine

@@ -9,7 +9,7 @@ flock 9
 want=$(find pom.xml build.sh ./*/pom.xml ./*/src -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1)
 if [[ -f target/built && $(<target/built) == "$want" ]]; then
   complete=yes
-  for module in client-suite admin-suite java-peer; do
+  for module in client-suite admin-suite java-peer java-peer5; do
     [[ -d $module/target/classes && -d $module/target/lib ]] || complete=no
   done
   [[ $complete == yes ]] && exit 0

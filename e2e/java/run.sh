@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs one of the Java programs: run.sh client|admin|mqadmin|peer|store-reader|golden ARGUMENTS...
+# Runs one of the Java programs: run.sh client|admin|mqadmin|peer|peer5|store-reader|golden ARGUMENTS...
 # The shell is replaced by the JVM, so that whoever starts this holds the JVM itself. JAVA_HEAP (default 256m);
 # JAVA_FLAGS replaces the flags that make a JVM start soon, for measurements of one that is to run fast.
 set -euo pipefail
@@ -9,10 +9,11 @@ case ${1:-} in
   admin) module=admin-suite main=io.ferromq.e2e.admin.Main ;;
   mqadmin) module=admin-suite main=org.apache.rocketmq.tools.command.MQAdminStartup ;;
   peer) module=java-peer main=io.ferromq.e2e.peer.Peer ;;
+  peer5) module=java-peer5 main=io.ferromq.e2e.peer.Peer ;;
   store-reader) module=java-peer main=io.ferromq.e2e.peer.StoreReader ;;
   golden) module=java-peer main=io.ferromq.e2e.peer.Golden ;;
   *)
-    echo "run.sh: say which program: client, admin, mqadmin, peer, store-reader or golden" >&2
+    echo "run.sh: say which program: client, admin, mqadmin, peer, peer5, store-reader or golden" >&2
     exit 2
     ;;
 esac

@@ -84,9 +84,9 @@ impl Side {
     fn start(kind: Kind, sync: bool, dir: &Path) -> anyhow::Result<Self> {
         let name = match (kind, sync) {
             (Kind::Ours, false) => "ours",
-            (Kind::Java, false) => "java",
+            (Kind::Java | Kind::Java5, false) => "java",
             (Kind::Ours, true) => "ours-sync",
-            (Kind::Java, true) => "java-sync",
+            (Kind::Java | Kind::Java5, true) => "java-sync",
         };
         let dir = dir.join(name);
         std::fs::create_dir_all(&dir)?;

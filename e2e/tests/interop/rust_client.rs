@@ -32,6 +32,11 @@ fn what_rust_sends_java_finds_at_javas_broker() {
 }
 
 #[test]
+fn what_rust_sends_java_finds_at_a_broker_of_release_5() {
+    test(|dir| rust_sends(dir, Kind::Java5));
+}
+
+#[test]
 fn what_java_sends_rust_reads() {
     test(|dir| {
         let (names, mut broker) = pair(dir, Kind::Ours, Kind::Ours, Broker::MIDDLE_FILES)?;
@@ -85,6 +90,11 @@ fn java_and_rust_share_the_queues_of_a_group_at_our_broker() {
 #[test]
 fn java_and_rust_share_the_queues_of_a_group_at_javas_broker() {
     test(|dir| share(dir, Kind::Java));
+}
+
+#[test]
+fn java_and_rust_share_the_queues_of_a_group_at_a_broker_of_release_5() {
+    test(|dir| share(dir, Kind::Java5));
 }
 
 /// At least once, and in order where that is asked for, though listeners panic and the broker restarts, by a stop and by

@@ -1,5 +1,5 @@
-//! What takes more than one step between our client and a broker, ours or Java's: transactions with their checks, and
-//! requests with their answers.
+//! What takes more than one step between our client and a broker, ours or Java's of releases 4.9 and 5: transactions with
+//! their checks, requests with their answers, and pulls with their offsets.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ferromq_client::{
-    Decision, Delivery, HalfMessage, Message, Outcome, ProducerConfig, PushConsumer, ReceivedMessage,
+    Decision, Delivery, Filter, HalfMessage, LitePullConfig, Message, Outcome, ProducerConfig, PullRequest,
+    PullStatus, PushConsumer, ReceivedMessage, StartFrom,
 };
 use parking_lot::Mutex;
 
@@ -27,6 +28,11 @@ fn transactions_end_as_they_were_decided_at_javas_broker() {
 }
 
 #[test]
+fn transactions_end_as_they_were_decided_at_a_broker_of_release_5() {
+    test(|dir| transactions(dir, Kind::Java5));
+}
+
+#[test]
 fn requests_are_answered_over_our_broker() {
     test(|dir| requests(dir, Kind::Ours));
 }
@@ -34,6 +40,21 @@ fn requests_are_answered_over_our_broker() {
 #[test]
 fn requests_are_answered_over_javas_broker() {
     test(|dir| requests(dir, Kind::Java));
+}
+
+#[test]
+fn pulls_find_what_was_sent_and_go_on_where_they_were_at_our_broker() {
+    test(|dir| pulls(dir, Kind::Ours));
+}
+
+#[test]
+fn pulls_find_what_was_sent_and_go_on_where_they_were_at_javas_broker() {
+    test(|dir| pulls(dir, Kind::Java));
+}
+
+#[test]
+fn pulls_find_what_was_sent_and_go_on_where_they_were_at_a_broker_of_release_5() {
+    test(|dir| pulls(dir, Kind::Java5));
 }
 
 fn body(message: &ReceivedMessage) -> String {
@@ -209,5 +230,62 @@ fn requests(dir: &Path, kind: Kind) -> anyhow::Result<()> {
     answering.runtime.block_on(consumer.shutdown())?;
     answering.end();
     asking.end();
+    broker.stop(kind)
+}
+
+/// Plain pulls with a filter, and lite pulls that seek, commit, and are taken over by the next consumer.
+fn pulls(dir: &Path, kind: Kind) -> anyhow::Result<()> {
+    let (names, mut broker) = pair(dir, kind, kind, Broker::MIDDLE_FILES)?;
+    let rust = Rust::start(&names)?;
+    let topic = "Pulled";
+    rust.make_topic(topic, 2)?;
+    let producer = rust.producer("pulled_p");
+    rust.runtime.block_on(async {
+        let pulling = rust.client.pull_consumer("pulled");
+        let queues = pulling.queues(topic).await?;
+        for n in 0..40 {
+            let tag = if n < 20 { "first" } else { "second" };
+            let message = Message::new(topic, n.to_string()).tag(tag);
+            producer.send_to(&queues[n % 2], message).await?;
+        }
+        let mut request = PullRequest::new(32);
+        request.filter = Filter::tags("second");
+        let (mut found, mut at) = (Vec::new(), 0);
+        loop {
+            let pulled = pulling
+                .pull(&queues[0], at, &request.clone().with_hold(Duration::ZERO))
+                .await?;
+            if pulled.status == PullStatus::NoNewMessage {
+                break;
+            }
+            found.extend(pulled.messages.iter().map(body));
+            at = pulled.next_offset;
+        }
+        let wanted: Vec<String> = (20..40).step_by(2).map(|n: i32| n.to_string()).collect();
+        anyhow::ensure!(found == wanted && at == 20, "up to {at}: {found:?}");
+
+        let settings = LitePullConfig::new("lite")
+            .with_start(StartFrom::Oldest)
+            .without_auto_commit();
+        let lite = rust.client.lite_pull_consumer(settings.clone());
+        lite.assign(&queues).await?;
+        let mut count = 0;
+        while count < 40 {
+            count += lite.poll(Duration::from_mins(1)).await?.len();
+        }
+        lite.commit().await?;
+        lite.seek(&queues[1], 15).await?;
+        let again = lite.poll(Duration::from_mins(1)).await?;
+        anyhow::ensure!(again[0].queue_offset == 15, "{again:?}");
+        lite.shutdown().await?;
+        let next = rust.client.lite_pull_consumer(settings);
+        next.assign(&queues).await?;
+        producer.send_to(&queues[1], Message::new(topic, "new")).await?;
+        let new = next.poll(Duration::from_mins(1)).await?;
+        anyhow::ensure!(body(&new[0]) == "new" && new.len() == 1, "{new:?}");
+        next.shutdown().await?;
+        anyhow::Ok(())
+    })?;
+    rust.end();
     broker.stop(kind)
 }

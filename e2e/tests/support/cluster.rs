@@ -13,7 +13,21 @@ use super::{java, ports};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Ours,
+    /// Release 4.9.
     Java,
+    /// Release 5.
+    Java5,
+}
+
+impl Kind {
+    fn java_program(self) -> &'static str {
+        if self == Self::Java5 { "peer5" } else { "peer" }
+    }
+}
+
+/// System properties of a JVM whose home, where release 5 writes its logs, is `home`.
+fn java_options(defines: &[String], home: &Path) -> String {
+    format!("-Duser.home={} {}", home.display(), defines.join(" "))
 }
 
 /// One of our binaries: in `FERROMQ_BIN_DIR`, else next to this test.
@@ -80,12 +94,12 @@ impl NameServer {
                 p.wait_for("boot success")?;
                 p
             }
-            Kind::Java => {
-                let mut command = java::program("peer")?;
+            Kind::Java | Kind::Java5 => {
+                let mut command = java::program(kind.java_program())?;
                 command
                     .args(["namesrv", "--port", &port.to_string(), "--home"])
                     .arg(&home)
-                    .env("JAVA_TOOL_OPTIONS", defines.join(" "));
+                    .env("JAVA_TOOL_OPTIONS", java_options(defines, &home));
                 let mut p = Process::start("namesrv", dir, &mut command)?;
                 p.wait_for("\"ready\"")?;
                 p
@@ -218,13 +232,13 @@ impl Broker {
                 p.wait_for("boot success")?;
                 p
             }
-            Kind::Java => {
-                let mut command = java::program("peer")?;
+            Kind::Java | Kind::Java5 => {
+                let mut command = java::program(kind.java_program())?;
                 command
                     .args(["broker", "--port", &self.port.to_string()])
                     .args(["--namesrv", &self.name_server])
                     // By default Java drops sends that wait 200 ms, which a busy test machine makes them do.
-                    .env("JAVA_TOOL_OPTIONS", self.defines.join(" "))
+                    .env("JAVA_TOOL_OPTIONS", java_options(&self.defines, &self.dir))
                     .args(["--set", "waitTimeMillsInSendQueue=60000", "--home"])
                     .arg(&self.dir)
                     .arg("--store")
@@ -246,7 +260,7 @@ impl Broker {
         let status = process.stop()?;
         // A JVM that ends by a signal tells that signal.
         anyhow::ensure!(
-            kind == Kind::Java || status.success(),
+            kind != Kind::Ours || status.success(),
             "{} ended with {status}\n{}",
             self.name,
             process.tail()
