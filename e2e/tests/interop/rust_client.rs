@@ -254,6 +254,11 @@ impl Rust {
     }
 
     pub(crate) fn make_topic(&self, topic: &str, queues: i32) -> anyhow::Result<()> {
+        // Java's broker of release 5 serves before its name server knows of it.
+        wait_until("a broker to be registered", || {
+            let known = self.runtime.block_on(self.client.admin().cluster_info());
+            Ok(known.is_ok_and(|known| !known.broker_addr_table.is_empty()))
+        })?;
         self.runtime.block_on(async {
             let admin = self.client.admin();
             for broker in admin.cluster_info().await?.broker_addr_table.into_values() {

@@ -43,6 +43,11 @@ fn requests_are_answered_over_javas_broker() {
 }
 
 #[test]
+fn requests_are_answered_over_a_broker_of_release_5() {
+    test(|dir| requests(dir, Kind::Java5));
+}
+
+#[test]
 fn pulls_find_what_was_sent_and_go_on_where_they_were_at_our_broker() {
     test(|dir| pulls(dir, Kind::Ours));
 }
