@@ -92,11 +92,6 @@ fn java_and_rust_share_the_queues_of_a_group_at_javas_broker() {
     test(|dir| share(dir, Kind::Java));
 }
 
-#[test]
-fn java_and_rust_share_the_queues_of_a_group_at_a_broker_of_release_5() {
-    test(|dir| share(dir, Kind::Java5));
-}
-
 /// At least once, and in order where that is asked for, though listeners panic and the broker restarts, by a stop and by
 /// kill -9.
 #[test]
