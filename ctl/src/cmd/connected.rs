@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use ferromq_client::admin::{ConsumerConnection, ConsumerRunningInfo};
-use ferromq_protocol::body::Connection;
-use serde::Serialize;
+use ferromq_protocol::body::{Connection, MessageQueue, ProcessQueueInfo};
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
 
 use crate::cli::Target;
 use crate::context::Context;
@@ -162,7 +163,31 @@ pub(crate) async fn producers_of_broker(cx: &Context, broker: &str) -> anyhow::R
 struct ConsumerStatus {
     client: String,
     broker: String,
+    #[serde(serialize_with = "with_queues_listed")]
     info: ConsumerRunningInfo,
+}
+
+/// JSON has no queues for keys, as the wire's own form does: each state stands beside its queue.
+fn with_queues_listed<S: Serializer>(info: &ConsumerRunningInfo, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct QueueState<'a> {
+        #[serde(flatten)]
+        queue: &'a MessageQueue,
+        #[serde(flatten)]
+        state: &'a ProcessQueueInfo,
+    }
+    let queues: Vec<_> = info
+        .mq_table
+        .iter()
+        .map(|(queue, state)| QueueState { queue, state })
+        .collect();
+    let mut fields = to.serialize_struct("ConsumerRunningInfo", 5)?;
+    fields.serialize_field("jstack", &info.jstack)?;
+    fields.serialize_field("mqTable", &queues)?;
+    fields.serialize_field("properties", &info.properties)?;
+    fields.serialize_field("statusTable", &info.status_table)?;
+    fields.serialize_field("subscriptionSet", &info.subscription_set)?;
+    fields.end()
 }
 
 /// What each consumer tells of itself, and a warning when they do not subscribe alike: then messages go missing.

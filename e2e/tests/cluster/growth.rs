@@ -36,7 +36,12 @@ fn groups_come_with_all_topics_and_go_when_they_are_read() {
         "--write-queues",
         "4",
     ];
-    run(&mut crate::support::ferroctl_command(&name_server, &by_hand));
+    // A Service's address leads nowhere until every node has heard of it.
+    wait_for("the broker to be reachable", || {
+        try_ferroctl(&name_server, &by_hand)
+            .map(|_| ())
+            .ok_or_else(|| "no topic was made".to_owned())
+    });
     let first = uid(&space, "grow-0-0");
 
     run(&mut space.kubectl(&["scale", "mqc", "grow", "--replicas=2"]));

@@ -5,6 +5,7 @@
 
 mod acl;
 mod common;
+mod ferroctl;
 mod go;
 mod golden;
 mod light;
