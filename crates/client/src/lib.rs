@@ -26,6 +26,7 @@
 //! * [`error`]: what can go wrong, in terms a caller can act on
 
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 mod address_server;
 pub mod admin;
