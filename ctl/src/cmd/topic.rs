@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context as _;
-use ferromq_client::ClientError;
 use ferromq_client::admin::TopicConfig;
 use ferromq_client::admin::name_server::ORDER_TOPIC_CONFIG;
+use ferromq_client::rebalance::{Averagely, Strategy as _};
+use ferromq_client::{ClientError, MessageQueue};
 use ferromq_protocol::names;
 use serde::Serialize;
 
@@ -416,18 +417,19 @@ pub(crate) async fn allocate(cx: &Context, topic: &str, mut clients: Vec<String>
     route
         .queue_datas
         .sort_by(|a, b| a.broker_name.cmp(&b.broker_name));
-    let queues: Vec<String> = route
+    let queues: Vec<MessageQueue> = route
         .queue_datas
         .iter()
-        .flat_map(|of| (0..of.read_queue_nums).map(move |id| format!("{}/{id}", of.broker_name)))
+        .flat_map(|of| (0..of.read_queue_nums).map(|id| MessageQueue::new(topic, &of.broker_name, id)))
         .collect();
     clients.sort();
     clients.dedup();
-    let shares: std::collections::BTreeMap<String, Vec<String>> = clients
-        .iter()
-        .zip(even_shares(queues.len(), clients.len()))
-        .map(|(client, range)| (client.clone(), queues[range].to_vec()))
-        .collect();
+    let share = |client: &String| {
+        let queues = Averagely.allocate(client, &queues, &clients);
+        let name = |queue: MessageQueue| format!("{}/{}", queue.broker_name, queue.queue_id);
+        (client.clone(), queues.into_iter().map(name).collect())
+    };
+    let shares: std::collections::BTreeMap<String, Vec<String>> = clients.iter().map(share).collect();
     output::print(cx.format, &shares, |shares| {
         let mut table = Table::new(&["client", "queues"]);
         for (client, queues) in shares {
@@ -435,28 +437,4 @@ pub(crate) async fn allocate(cx: &Context, topic: &str, mut clients: Vec<String>
         }
         table
     })
-}
-
-/// Cuts `items` into `parts` ranges; the first ones get one more where it does not come out even.
-fn even_shares(items: usize, parts: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let mut next = 0;
-    (0..parts).map(move |part| {
-        let share = items / parts + usize::from(part < items % parts);
-        let range = next..next + share;
-        next += share;
-        range
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_are_even_and_whole() {
-        let shares: Vec<_> = even_shares(10, 4).collect();
-        assert_eq!(shares, [0..3, 3..6, 6..8, 8..10]);
-        assert_eq!(even_shares(1, 3).collect::<Vec<_>>(), [0..1, 1..1, 1..1]);
-        assert_eq!(even_shares(0, 2).map(|r| r.len()).sum::<usize>(), 0);
-    }
 }
