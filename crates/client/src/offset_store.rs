@@ -8,7 +8,7 @@
 //! both are, the consumer starts where a new one would: damage never stops it. Queues that are not there for a while
 //! keep their offsets.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use ferromq_protocol::body::ResetOffsetBody;
@@ -194,14 +194,13 @@ impl OffsetStore {
     }
 
     /// Tells one broker. When it cannot be reached the rest waits for the next time, and no other broker for it.
-    async fn tell_broker(
-        &self,
-        fetcher: &Fetcher,
-        group: &str,
-        queues: Vec<(&MessageQueue, i64)>,
-    ) -> Result<()> {
+    ///
+    /// One queue of each topic goes before the topic's others: Java's broker makes a group's table for a topic at its first
+    /// offset, and of two that come at the same time it may lose one, having said that it has stored it.
+    async fn tell_broker(&self, fetcher: &Fetcher, group: &str, queues: Offsets<'_>) -> Result<()> {
         let mut result = Ok(());
-        for some in queues.chunks(AT_ONCE) {
+        let (first, others) = first_of_each_topic(queues);
+        for some in first.chunks(AT_ONCE).chain(others.chunks(AT_ONCE)) {
             let mut tells = Vec::new();
             for (queue, offset) in some {
                 tells.push(self.tell(fetcher, group, queue, *offset));
@@ -231,6 +230,16 @@ impl OffsetStore {
         }
         Ok(())
     }
+}
+
+type Offsets<'a> = Vec<(&'a MessageQueue, i64)>;
+
+/// One queue of each topic, and the others.
+fn first_of_each_topic(queues: Offsets<'_>) -> (Offsets<'_>, Offsets<'_>) {
+    let mut topics = HashSet::new();
+    queues
+        .into_iter()
+        .partition(|(queue, _)| topics.insert(queue.topic.as_str()))
 }
 
 fn unsaved(path: &Path, reason: &str) -> ClientError {
@@ -284,6 +293,15 @@ fn save(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_queue_of_each_topic_goes_first() {
+        let of = |topic: &str, id| MessageQueue::new(topic, "b", id);
+        let queues = [of("T", 0), of("T", 1), of("U", 3), of("T", 2), of("U", 0)];
+        let (first, others) = first_of_each_topic(queues.iter().map(|queue| (queue, 7)).collect());
+        assert_eq!(first, [(&queues[0], 7), (&queues[2], 7)]);
+        assert_eq!(others, [(&queues[1], 7), (&queues[3], 7), (&queues[4], 7)]);
+    }
 
     fn queue(id: i32) -> MessageQueue {
         MessageQueue::new("T", "b", id)
