@@ -56,20 +56,22 @@ fn groups_come_with_all_topics_and_go_when_they_are_read() {
         }
     });
 
-    let send = [
-        "bench", "send", "--topic", "by-hand", "--run", "r", "--count", "2000",
-    ];
-    ferroctl(&name_server, &send);
-    // What comes is counted by nobody: the first look takes some, the second the rest.
-    let receive = |count: &str| {
+    let send = |run: &str, count: &str| {
         let line = [
-            "bench", "receive", "--topic", "by-hand", "--group", "readers", "--idle", "5", "--count", count,
+            "bench", "send", "--topic", "by-hand", "--run", run, "--count", count,
         ];
-        crate::support::ferroctl_command(&name_server, &line)
-            .output()
-            .expect("ferroctl runs")
+        ferroctl(&name_server, &line);
     };
-    receive("200");
+    let receive = |run: &str, count: &str| {
+        let line = [
+            "bench", "receive", "--topic", "by-hand", "--group", "readers", "--run", run, "--count", count,
+        ];
+        ferroctl(&name_server, &line);
+    };
+    // The group has read from every queue, and then there is more in each.
+    send("one", "800");
+    receive("one", "800");
+    send("two", "800");
     run(&mut space.kubectl(&["scale", "mqc", "grow", "--replicas=1"]));
     wait_for("the group to wait for its readers", || {
         let now = stage(&space.json(&["mqc", "grow"]), 1);
@@ -85,7 +87,7 @@ fn groups_come_with_all_topics_and_go_when_they_are_read() {
             .expect("a list")
             .is_empty()
     );
-    receive("2000");
+    receive("two", "800");
     wait_for("the group to be gone", || {
         let kinds = "statefulsets,services,configmaps,poddisruptionbudgets,pods";
         let list = space.json(&[kinds, "-l", "ferromq.io/group=1"]);
